@@ -15,7 +15,7 @@ struct Npy : testing::Test {
   Arena heap;
 
   CsvTable read(const std::filesystem::path& path, MissingValues missing = MissingValues::refuse) {
-    return read_csv(path, {.header = data::is_npz(path), .missing = missing}, heap);
+    return read_csv(path, {.header = data::has_named_arrays(path), .missing = missing}, heap);
   }
 };
 

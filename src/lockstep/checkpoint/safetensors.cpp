@@ -13,7 +13,6 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/file.h"
-#include "lockstep/checkpoint/large_safetensors.h"
 #include "lockstep/checkpoint/zip.h"
 
 // https://github.com/huggingface/safetensors#format: u64 header length, JSON, data.
@@ -60,17 +59,15 @@ int64_t make_contiguous(checkpoint::TensorClaim& claim) {
   return is_empty ? 0 : stride;
 }
 
-// The checksum is the first entry of the metadata: over the whole file, or over all but its last tensor, with
-// zeros for its own digits.
+// The checksum is the first entry of the metadata: over the whole file, with zeros for its own digits.
 
 constexpr const char* kChecksumKey = "lockstep_crc32";
-constexpr const char* kHeadChecksumKey = "lockstep_head_crc32";
 constexpr std::string_view kNoChecksum = "00000000";
 constexpr size_t kHeaderLength = 8;
 
 /// The beginning of a file with our checksum, after the header's length.
-std::string checksum_prefix(const char* key) {
-  return format(R"({{"{}":{{"{}":")", kMetadata, key);
+std::string checksum_prefix() {
+  return format(R"({{"{}":{{"{}":")", kMetadata, kChecksumKey);
 }
 
 std::span<const uint8_t> bytes_of(std::string_view text) {
@@ -89,22 +86,19 @@ class Reader {
  public:
   Reader(std::span<const uint8_t> file, const std::string& name) : file_(file), input_(file, name) {}
 
-  /// Whether the file has our checksum.
-  bool check_checksum() const { return check_checksum(kChecksumKey, file_.size()); }
-
-  /// Whether it has this checksum over its first `covered` bytes. InputError if it does not match.
-  bool check_checksum(const char* key, uint64_t covered) const {
-    const auto prefix = checksum_prefix(key);
+  /// Whether the file has our checksum. InputError if it does not match.
+  bool check_checksum() const {
+    const auto prefix = checksum_prefix();
     const auto at = kHeaderLength + prefix.size(), behind = at + kNoChecksum.size();
-    const std::string_view text(reinterpret_cast<const char*>(file_.data()), covered);
+    const std::string_view text(reinterpret_cast<const char*>(file_.data()), file_.size());
     if (text.size() < behind || text.substr(kHeaderLength, prefix.size()) != prefix) return false;
     auto crc = crc32_of(file_.first(at));
     crc = crc32_of(bytes_of(kNoChecksum), crc);
-    crc = crc32_of(file_.first(covered).subspan(behind), crc);
+    crc = crc32_of(file_.subspan(behind), crc);
     if (text.substr(at, kNoChecksum.size()) == format("{:08x}", crc)) return true;
-    input_.fail(
-        "the file is damaged: it does not match its checksum",
-        format("copy the file again; a program that rewrites it must remove the metadata key {}", key));
+    input_.fail("the file is damaged: it does not match its checksum",
+                format("copy the file again; a program that rewrites it must remove the metadata key {}",
+                       kChecksumKey));
   }
 
   /// `as_tensor` makes a tensor of bytes from a part of the file.
@@ -113,7 +107,6 @@ class Reader {
     const auto entries = read_header();
     const auto data = input_.take(input_.left());
     check_cover(entries, data.size());
-    if (!entries.empty()) check_checksum(kHeadChecksumKey, file_.size() - entries.back().needed);
     auto tree = make_dict();
     for (const auto& entry : entries) {
       const auto bytes = data.subspan(entry.begin, entry.end - entry.begin);
@@ -209,14 +202,10 @@ Tree read_safetensors(std::span<const uint8_t> file, const std::string& name, bo
   return reader.read(checkpoint::copy_of);
 }
 
-Tree checkpoint::map_safetensors(const std::shared_ptr<base::FileMap>& file, const std::string& name) {
-  Reader reader({reinterpret_cast<const uint8_t*>(file->data()), file->size()}, name);
+Tree map_safetensors(const MappedFile& file) {
+  Reader reader(file.bytes(), file.path());
   reader.check_checksum();
-  return reader.read([&](std::span<const uint8_t> bytes) {
-    return at::from_blob(
-        const_cast<uint8_t*>(bytes.data()), {static_cast<int64_t>(bytes.size())}, [file](void*) {},
-        at::kByte);
-  });
+  return reader.read([&](std::span<const uint8_t> bytes) { return checkpoint::view_of(file.map(), bytes); });
 }
 
 Tree read_safetensors(const std::string& path) {
@@ -227,18 +216,10 @@ Tree read_safetensors(const std::string& path) {
 
 void write_safetensors(const std::string& path, const Tree& tensors,
                        const std::map<std::string, std::string>& metadata, mode_t mode) {
-  checkpoint::write_large_safetensors(path, tensors, metadata, mode);
-}
-
-void checkpoint::write_large_safetensors(const std::string& path, const Tree& tensors,
-                                         const std::map<std::string, std::string>& metadata, mode_t mode,
-                                         const StreamedBytes& last) {
   auto header = nlohmann::ordered_json::object();
-  auto& texts = header[kMetadata] = nlohmann::ordered_json::object();
-  const auto* const checksum = last.write ? kHeadChecksumKey : kChecksumKey;
-  texts[checksum] = std::string(kNoChecksum);
+  auto& texts = header[kMetadata] = {{kChecksumKey, std::string(kNoChecksum)}};
   for (const auto& [key, text] : metadata)
-    if (key != kChecksumKey && key != kHeadChecksumKey) texts[key] = text;
+    if (key != kChecksumKey) texts[key] = text;
   std::vector<at::Tensor> data;
   uint64_t end = 0;
   for (const auto& [key, value] : items(tensors)) {
@@ -251,8 +232,6 @@ void checkpoint::write_large_safetensors(const std::string& path, const Tree& te
                     {"shape", data.back().sizes().vec()},
                     {"data_offsets", {begin, end}}};
   }
-  if (last.write)
-    header[last.name] = {{"dtype", "U8"}, {"shape", {last.size}}, {"data_offsets", {end, end + last.size}}};
   auto text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t length = text.size();
@@ -260,11 +239,10 @@ void checkpoint::write_large_safetensors(const std::string& path, const Tree& te
   auto crc = crc32_of(bytes_of(text));
   for (const auto& tensor : data)
     crc = crc32_of({static_cast<const uint8_t*>(tensor.const_data_ptr()), tensor.nbytes()}, crc);
-  text.replace(kHeaderLength + checksum_prefix(checksum).size(), kNoChecksum.size(), format("{:08x}", crc));
+  text.replace(kHeaderLength + checksum_prefix().size(), kNoChecksum.size(), format("{:08x}", crc));
   const auto write = [&](const base::ByteSink& sink) {
     sink(text.data(), text.size());
     for (const auto& tensor : data) sink(tensor.const_data_ptr(), tensor.nbytes());
-    if (last.write) last.write(sink);
   };
   base::write_whole(path, write, /*ready=*/{}, mode);
 }

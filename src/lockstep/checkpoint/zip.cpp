@@ -144,7 +144,7 @@ class DirectoryReader {
     const auto extra = local.number<uint16_t>();
     if (local.text(name) != entry.name) damaged();
     local.skip(extra);
-    return {entry.name, entry.crc32, local.take(entry.packed), entry.size, compressed};
+    return {entry.name, entry.name, entry.crc32, local.take(entry.packed), entry.size, compressed};
   }
 
   /// Overlapping records would let a small file hold a large one many times.

@@ -24,6 +24,7 @@ bool is_zip(std::span<const uint8_t> file);
 
 struct ZipRecord {
   std::string name;  // without the archive's own folder
+  std::string path;  // with it
   uint32_t crc32 = 0;
   std::span<const uint8_t> data;  // as it lies in the file
   uint64_t size = 0;              // unpacked
@@ -37,8 +38,6 @@ class ZipArchive {
   explicit ZipArchive(NamedBytes file, const char* again = kCopyAgain);
 
   const std::vector<ZipRecord>& records() const { return records_; }
-  /// The folder of the first record, which the names lack; empty if it is in none.
-  const std::string& folder() const { return folder_; }
   const std::string& comment() const { return comment_; }
   bool has(const std::string& name) const { return by_name_.contains(name); }
   /// The data of a stored record. InputError if it is missing, compressed or does not match its checksum;

@@ -268,7 +268,7 @@ Extent extent_of(const std::string& path, bool header) {
 }
 
 std::unique_ptr<data::TextRows> open_file(const std::string& path, const CsvOptions& options) {
-  if (data::is_numpy_file(path)) return std::make_unique<data::NumpyRows>(path);
+  if (data::is_array_file(path)) return std::make_unique<data::ArrayRows>(path);
   return data::open_table(path, {.delimiter = options.delimiter, .header = options.header});
 }
 
@@ -307,7 +307,7 @@ std::vector<std::vector<std::string>> values_in(const std::string& path, const C
   std::vector<data::Labels> found;
   for (const auto& name : columns.names) found.emplace_back(0, std::vector<std::string>(), name);
   const auto rows = open_file(path, options);
-  if (auto* const numbers = dynamic_cast<data::NumpyRows*>(rows.get()))
+  if (auto* const numbers = dynamic_cast<data::ArrayRows*>(rows.get()))
     for (const size_t i : columns.features) numbers->read_as_text(i);
   const Where where = [&rows] { return rows->where(); };
   std::vector<std::string_view> fields;
@@ -349,10 +349,10 @@ std::vector<std::string> first_csv_line(const std::string& path, char delimiter)
 }
 
 CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& arena) {
-  auto extent = data::is_numpy_file(path) ? Extent() : extent_of(path, options.header);
+  auto extent = data::is_array_file(path) ? Extent() : extent_of(path, options.header);
   const auto rows = open_file(path, options);
   const auto columns = choose_columns(rows->columns(), options, path);
-  auto* const numbers = dynamic_cast<data::NumpyRows*>(rows.get());
+  auto* const numbers = dynamic_cast<data::ArrayRows*>(rows.get());
   numbers ? void(extent.lines = numbers->size()) : check_room(path, extent, options, columns);
   CsvTable table;
   table.columns = columns.names;
@@ -379,7 +379,7 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   const Where where = [&rows] { return rows->where(); };
   std::vector<std::string_view> fields;
   const auto number_in = [&](size_t c, size_t column, bool first) {
-    if (!numbers) return cells.number(c, fields[column], first, where);
+    if (!numbers || numbers->is_text(column)) return cells.number(c, fields[column], first, where);
     const auto value = numbers->number(column);
     if (std::isfinite(value)) return value;
     return cells.number(c, std::isnan(value) ? "nan" : "inf", false, where);

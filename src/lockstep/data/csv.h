@@ -54,7 +54,7 @@ struct CsvTable {
   std::vector<std::string> feature_names() const;
 };
 
-/// Reads a CSV, or a .npy or .npz file (npy.h). True and False become 1 and 0, and decimal commas if the
+/// Reads a CSV, or a file of arrays (npy.h). True and False become 1 and 0, and decimal commas if the
 /// delimiter is not a comma. Throws InputError for rows of unequal length, cells that are not finite numbers
 /// (one error for all columns), two columns with the same name, labels that look like measurements or free
 /// text, or a file without rows.

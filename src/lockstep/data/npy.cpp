@@ -1,7 +1,9 @@
 #include "lockstep/data/npy.h"
 
+#include <ATen/core/Tensor.h>
 #include <c10/util/Half.h>
 
+#include <algorithm>
 #include <bit>
 #include <cctype>
 #include <cstring>
@@ -10,6 +12,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/zip.h"
 
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
@@ -119,37 +122,65 @@ auto with_number(const NumberArray& array, const uint8_t* at, const Use& use) {
 
 std::string text_of(const NumberArray& array, const uint8_t* at) {
   if (array.kind == 'b') return *at ? "True" : "False";
+  if (array.kind == 'S') return {at, std::find(at, at + array.width, 0)};
   return with_number(array, at, [](auto value) { return format("{}", value); });
 }
 
 }  // namespace
 
-bool is_npz(const std::string& path) {
-  return base::lower_case(path).ends_with(".npz");
+bool has_named_arrays(const std::string& path) {
+  const auto lower = base::lower_case(path);
+  return lower.ends_with(".npz") || lower.ends_with(".safetensors");
 }
 
-bool is_numpy_file(const std::string& path) {
-  return is_npz(path) || base::lower_case(path).ends_with(".npy");
+bool is_array_file(const std::string& path) {
+  return has_named_arrays(path) || base::lower_case(path).ends_with(".npy");
 }
 
-NumpyRows::NumpyRows(const std::string& path)
+ArrayRows::ArrayRows(const std::string& path)
     : TextRows(path), file_(path, "the table", "give a file that numpy.save or numpy.savez wrote") {
-  named_ = is_npz(path);
-  if (named_) {
+  named_ = has_named_arrays(path);
+  if (base::lower_case(path).ends_with(".safetensors")) {
+    read_safetensors();
+  } else if (named_) {
     read_archive();
   } else {
     add("", ArrayReader(file_.bytes(), file_.bytes().size(), path).read());
   }
   if (places_.empty()) throw InputError("the file has no arrays", path, kSaveAgain);
   texts_.resize(places_.size());
-  is_text_.resize(places_.size());
+  for (const auto& place : places_) is_text_.push_back(place.array->kind == 'S');
 }
 
-void NumpyRows::read_archive() {
+void ArrayRows::read_safetensors() {
+  static constexpr std::pair<at::ScalarType, char> kKinds[] = {
+      {at::kBool, 'b'},   {at::kByte, 'u'}, {at::kUInt16, 'u'}, {at::kUInt32, 'u'},
+      {at::kUInt64, 'u'}, {at::kChar, 'i'}, {at::kShort, 'i'},  {at::kInt, 'i'},
+      {at::kLong, 'i'},   {at::kHalf, 'f'}, {at::kFloat, 'f'},  {at::kDouble, 'f'}};
+  for (const auto& [key, value] : items(map_safetensors(file_))) {
+    const auto tensor = value.toTensor();
+    const auto* const known =
+        std::ranges::find(kKinds, tensor.scalar_type(), [](auto& kind) { return kind.first; });
+    if (tensor.dim() < 1 || tensor.dim() > 2 || tensor.numel() == 0 || known == std::end(kKinds))
+      throw InputError(format("the tensor {} is not a column", base::printable(key.toStringRef())), path_,
+                       "give one row of numbers per sample in each tensor");
+    NumberArray array{.data = {static_cast<const uint8_t*>(tensor.const_data_ptr()), tensor.nbytes()},
+                      .shape = tensor.sizes().vec(),
+                      .kind = known->second,
+                      .width = static_cast<size_t>(tensor.element_size())};
+    array.row_step = array.width * static_cast<size_t>(array.columns());
+    array.column_step = array.width;
+    if (tensor.scalar_type() == at::kByte && tensor.dim() == 2)
+      array.kind = 'S', array.width = array.row_step, array.shape.pop_back();
+    add(key.toStringRef(), std::move(array));
+  }
+}
+
+void ArrayRows::read_archive() {
   const checkpoint::ZipArchive archive(file_.named(), kCopyFile);
   for (const auto& record : archive.records()) {
     constexpr std::string_view kEnding = ".npy";
-    auto name = archive.folder() + record.name;
+    auto name = record.path;
     const auto shown = format("{}: {}", path_, base::printable(name, 200));
     if (!name.ends_with(kEnding) || name.find_first_of("/\\") != name.npos || base::invalid_utf8(name))
       throw InputError("the archive has a file that is not an array of a table", shown, kSaveAgain);
@@ -173,7 +204,7 @@ void NumpyRows::read_archive() {
   }
 }
 
-void NumpyRows::add(const std::string& name, NumberArray made) {
+void ArrayRows::add(const std::string& name, NumberArray made) {
   const auto& array = arrays_.emplace_back(std::move(made));
   if (!named_ && array.shape.size() != 2)
     throw InputError("the array has one dimension, not two", path_, "store one row per sample");
@@ -190,17 +221,17 @@ void NumpyRows::add(const std::string& name, NumberArray made) {
   }
 }
 
-const uint8_t* NumpyRows::at(size_t column) const {
+const uint8_t* ArrayRows::at(size_t column) const {
   const auto& [array, offset] = places_[column];
   return array->data.data() + offset + static_cast<size_t>(row_) * array->row_step;
 }
 
-float NumpyRows::number(size_t column) const {
+float ArrayRows::number(size_t column) const {
   return with_number(*places_[column].array, at(column),
                      [](auto value) { return static_cast<float>(value); });
 }
 
-bool NumpyRows::next(std::vector<std::string_view>& fields) {
+bool ArrayRows::next(std::vector<std::string_view>& fields) {
   if (++row_ >= size_) return file_.whole(false);
   fields.resize(places_.size());
   for (size_t i = 0; i < places_.size(); ++i)
@@ -208,7 +239,7 @@ bool NumpyRows::next(std::vector<std::string_view>& fields) {
   return true;
 }
 
-std::string NumpyRows::where() const {
+std::string ArrayRows::where() const {
   return format("{}: row {}", path_, row_);
 }
 

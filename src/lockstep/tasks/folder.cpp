@@ -1,6 +1,7 @@
 // A folder of images per class, PNG or JPEG, decoded as batches are made.
 #include <ATen/ATen.h>
 #include <ATen/core/Tensor.h>
+#include <caffe2/serialize/inline_container.h>
 
 #include <algorithm>
 #include <array>
@@ -15,11 +16,13 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/zip.h"
 #include "lockstep/data/catalog.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_set.h"
@@ -29,31 +32,40 @@
 #include "lockstep/tasks/packed.h"
 #include "lockstep/tasks/task.h"
 
-namespace lockstep::data {
-// all but the bytes
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FoundImages, files, labels, places)
-}  // namespace lockstep::data
-
 namespace lockstep::tasks {
 namespace {
 
 /// What a folder of images has for training and evaluation: found, checked and split on a node's first rank.
 struct FolderSets {
-  std::vector<std::string> classes = {};
-  data::FoundImages train = {}, eval = {};
-  std::vector<std::string> notes = {};
-  bool own_eval = false;  // whether `eval` has a folder of its own
+  std::vector<std::string> classes;
+  data::FoundImages train, eval;
+  std::vector<std::string> notes;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FolderSets, classes, train, eval, notes, own_eval)
 
-data::ImageFolders layout_of(const TaskConfig& settings) {
+/// data.root: a folder, or an archive of one.
+struct Source {
+  std::optional<data::ImageArchive> archive = {};
+  data::ImageFolders layout = {};
+
+  const data::ImageArchive* in() const { return archive ? &*archive : nullptr; }
+};
+
+Source open_source(const TaskConfig& settings, Arena& arena) {
   if (settings.data.root.empty())
     throw InputError("the folder task needs a folder", "data.root",
                      "set data.root to a folder with train/CLASS/*.jpg or CLASS/*.jpg");
-  if (!settings.data.stage.empty())
+  auto root = base::find_path(settings.data.root);
+  Source source;
+  std::error_code none;
+  if (std::filesystem::is_regular_file(root, none)) {
+    root = data::stage_file(root, settings.data.stage);
+    source.archive = data::open_image_archive(root, arena);
+  } else if (!settings.data.stage.empty()) {
     throw InputError("data.stage copies single files, not a folder of images", "data.stage",
                      "pack it into one file: lockstep data pack");
-  return data::image_layout(base::find_path(settings.data.root));
+  }
+  source.layout = data::image_layout(root, source.in());
+  return source;
 }
 
 std::string named(const std::vector<data::Damage>& damaged) {
@@ -80,8 +92,9 @@ void check_images(const TaskConfig& settings, data::FoundImages& images) {
 }
 
 data::FoundImages images_of(const TaskConfig& settings, const std::string& root,
-                            const std::vector<std::string>& classes, std::vector<std::string>& notes) {
-  auto images = data::find_images(root, data::class_folders(root), classes);
+                            const std::vector<std::string>& classes, std::vector<std::string>& notes,
+                            const data::ImageArchive* archive) {
+  auto images = data::find_images(root, data::class_folders(root, archive), classes, archive);
   if (images.files.empty())
     throw InputError("there are no images in the class folders", base::printable(root, 4096),
                      "put .png, .jpg or .jpeg files there");
@@ -97,8 +110,7 @@ data::FoundImages images_at(const data::FoundImages& from, const std::vector<int
   for (const int64_t place : places) {
     some.files.push_back(from.files[place]);
     some.labels.push_back(from.labels[place]);
-    if (!from.places.empty())
-      some.places.insert(some.places.end(), &from.places[2 * place], &from.places[2 * place] + 2);
+    if (!from.places.empty()) some.places.push_back(from.places[place]);
   }
   return some;
 }
@@ -181,58 +193,35 @@ at::Tensor table_of_counts(const Counts& counts) {
   return normalize_table(means, deviations);
 }
 
-constexpr const char* kPackedImages = "images";
-
-nlohmann::json image_keys(const TaskConfig& settings) {
-  return {{"task.damaged", settings.task.damaged}};
-}
-
-std::optional<FolderSets> packed_images(const TaskConfig& settings, Arena& arena) {
-  const auto path = base::find_path(settings.data.root);
-  std::optional<FolderSets> sets;
-  if (!std::filesystem::is_regular_file(path)) return sets;
-  read_packed(data::stage_file(path, settings.data.stage), kPackedImages, arena, [&](const PackedSet& set) {
-    set.check_keys(image_keys(settings));
-    sets = set.facts.get<FolderSets>();
-    const auto bytes = set.tensor(0, at::kByte, {-1});
-    for (auto* images : {&sets->train, &sets->eval}) {
-      const auto& places = images->places;
-      const auto count = images->files.size();
-      set.require(images->labels.size() == count && places.size() == 2 * count);
-      for (const int64_t label : images->labels) set.require(label >= 0 && label < std::ssize(sets->classes));
-      for (size_t i = 0; i < places.size(); i += 2)
-        set.require(places[i] >= 0 && places[i] <= places[i + 1] && places[i + 1] <= bytes.numel());
-      images->root = path;
-      images->bytes = bytes;
-    }
-  });
-  return sets;
-}
-
-/// What is there, before the split; from the folders only the evaluation set if `eval_classes` is given and
-/// there is one.
-FolderSets find_sets(const TaskConfig& settings, Arena& arena,
-                     const std::vector<std::string>* eval_classes = nullptr) {
-  if (auto packed = packed_images(settings, arena)) return *std::move(packed);
-  const auto layout = layout_of(settings);
-  FolderSets sets{.own_eval = !layout.eval.empty()};
-  const bool only_eval = eval_classes && sets.own_eval;
-  sets.classes = only_eval ? *eval_classes : data::class_folders(layout.train);
+FolderSets folder_sets(const TaskConfig& settings, const Source& source) {
+  const auto& layout = source.layout;
+  FolderSets sets;
+  sets.classes = data::class_folders(layout.train, source.in());
   if (sets.classes.size() < 2)
     throw InputError(
         format("the only class is {}: there is nothing to learn", base::printable(sets.classes[0])),
         base::printable(layout.train, 4096), "give each class a folder of its own");
-  if (!only_eval) sets.train = images_of(settings, layout.train, sets.classes, sets.notes);
-  if (sets.own_eval) sets.eval = images_of(settings, layout.eval, sets.classes, sets.notes);
-  return sets;
-}
-
-void split_and_check(const TaskConfig& settings, FolderSets& sets) {
-  if (!sets.own_eval) split(settings, sets);
-  check_classes(sets, sets.train.root);
+  sets.train = images_of(settings, layout.train, sets.classes, sets.notes, source.in());
+  if (layout.eval.empty()) {
+    split(settings, sets);
+  } else {
+    sets.eval = images_of(settings, layout.eval, sets.classes, sets.notes, source.in());
+  }
+  check_classes(sets, layout.train);
   if (sets.eval.files.empty() && settings.evaluates)
     throw InputError("no image is left for evaluation", "task.eval_fraction",
                      "raise task.eval_fraction, or create a folder val beside train");
+  return sets;
+}
+
+/// Only the evaluation set if it has a folder of its own.
+FolderSets folder_eval_set(const TaskConfig& settings, Arena& arena,
+                           const std::vector<std::string>& classes) {
+  const auto source = open_source(settings, arena);
+  if (source.layout.eval.empty()) return folder_sets(settings, source);
+  FolderSets sets{.classes = classes, .train = {}, .eval = {}, .notes = {}};
+  sets.eval = images_of(settings, source.layout.eval, classes, sets.notes, source.in());
+  return sets;
 }
 
 /// What each byte becomes by task.normalize, [3, 256]. `standard` looks at up to 1,000 of the images.
@@ -246,41 +235,40 @@ at::Tensor folder_table(const TaskConfig& settings, const data::ImageList& train
   return normalize_table(task.mean, task.std);
 }
 
-// names, ends and labels
-std::vector<at::Tensor> list_tensors(const data::ImageList& list) {
-  return {list.names, list.ends, list.labels};
+void add_list(const data::FoundImages& images, SharedSet& set) {
+  const auto list = data::image_list(images);
+  set.tensors.insert(set.tensors.end(), {list.names, list.ends, list.labels, list.places});
 }
 
-/// A list whose tensors begin at `first`. In a packed set, the places are tensor `places` and the bytes the
-/// last.
-data::ImageList list_at(const SharedSet& set, size_t first, const std::string& root, size_t places) {
-  data::ImageList list{.root = root,
-                       .names = set.tensors[first],
-                       .ends = set.tensors[first + 1],
-                       .labels = set.tensors[first + 2]};
-  if (places < set.tensors.size()) list.places = set.tensors[places], list.bytes = set.tensors.back();
-  return list;
+// The last tensor is the bytes of an archive if there are places in it.
+data::ImageList list_at(const SharedSet& set, size_t first, const std::string& root) {
+  return {.root = root,
+          .names = set.tensors[first],
+          .ends = set.tensors[first + 1],
+          .labels = set.tensors[first + 2],
+          .places = set.tensors[first + 3],
+          .bytes = set.tensors.back()};
 }
 
 // Of the files, their order and their classes. Their folder may differ from node to node.
 std::string identity_of(const SharedSet& set, const std::vector<std::string>& classes) {
   base::Sha256 sum;
-  for (const auto& tensor : set.tensors) sum.add(tensor.const_data_ptr(), tensor.nbytes());
+  for (const size_t i : {0, 1, 2, 4, 5, 6})  // all but the places
+    sum.add(set.tensors[i].const_data_ptr(), set.tensors[i].nbytes());
   for (const auto& name : classes) sum.add(name.data(), name.size() + 1);
   return sum.hex();
 }
 
-// tensors: names, ends and labels of the training and of the evaluation set, then the table; of a packed set
-// also the places of both, and the bytes
+// tensors: names, ends, labels and places of the training and of the evaluation set, then the table, and the
+// archive's bytes
 SharedSet load(const TaskConfig& settings, Arena& arena) {
-  auto sets = find_sets(settings, arena);
-  split_and_check(settings, sets);
-  const auto train = data::image_list(sets.train), eval = data::image_list(sets.eval);
-  SharedSet set{list_tensors(train), {}};
-  for (const auto& tensor : list_tensors(eval)) set.tensors.push_back(tensor);
+  const auto sets = folder_sets(settings, open_source(settings, arena));
+  SharedSet set;
+  add_list(sets.train, set);
+  add_list(sets.eval, set);
   const auto identity = identity_of(set, sets.classes);
-  set.tensors.push_back(folder_table(settings, train));
-  if (train.bytes.defined()) set.tensors.insert(set.tensors.end(), {train.places, eval.places, train.bytes});
+  set.tensors.push_back(folder_table(settings, data::image_list(sets.train)));
+  if (sets.train.bytes.defined()) set.tensors.push_back(sets.train.bytes);
   nlohmann::json::to_msgpack({{"train", sets.train.root},
                               {"eval", sets.eval.root},
                               {"identity", identity},
@@ -296,8 +284,8 @@ class FolderTask : public Task, public PackableTask {
     const auto set = share_on_node(node, [&](Arena& arena) { return load(settings, arena); });
     const auto facts = nlohmann::json::from_msgpack(set.text);
     look_ = folder_look(settings);
-    look_.table = set.tensors[6];
-    const auto train = list_at(set, 0, facts.at("train"), 7), eval = list_at(set, 3, facts.at("eval"), 8);
+    look_.table = set.tensors[8];
+    const auto train = list_at(set, 0, facts.at("train")), eval = list_at(set, 4, facts.at("eval"));
     TaskData data;
     data.train = std::make_shared<data::ImageFolderSet>(train, augmented(settings));
     data.eval = std::make_shared<data::ImageFolderSet>(eval, look_);
@@ -312,47 +300,54 @@ class FolderTask : public Task, public PackableTask {
   std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
                                             const NodeShare& node) override {
     const auto set = share_on_node(node, [&](Arena& arena) {
-      auto sets = find_sets(settings, arena, &known.class_names);
-      if (!sets.own_eval) split_and_check(settings, sets);
+      const auto sets = folder_eval_set(settings, arena, known.class_names);
       if (sets.classes != known.class_names)
         throw InputError("the folder's classes are not those of the checkpoint", settings.data.root,
                          format("give a folder with the classes {}",
                                 base::printable(base::join(known.class_names, ", "), 300)));
-      const auto list = data::image_list(sets.eval);
-      SharedSet shared{list_tensors(list), sets.eval.root};
-      if (list.bytes.defined()) shared.tensors.insert(shared.tensors.end(), {list.places, list.bytes});
+      SharedSet shared;
+      add_list(sets.eval, shared);
+      if (sets.eval.bytes.defined()) shared.tensors.push_back(sets.eval.bytes);
+      shared.text = sets.eval.root;
       return shared;
     });
-    return std::make_shared<data::ImageFolderSet>(list_at(set, 0, set.text, 3), known_look(known));
+    return std::make_shared<data::ImageFolderSet>(list_at(set, 0, set.text), known_look(known));
   }
 
+  std::string packed_ending() const override { return ".zip"; }
+
   int64_t pack(const TaskConfig& settings, const std::string& path) override {
-    refuse_packed(base::find_path(settings.data.root));
+    const auto root = base::find_path(settings.data.root);
     Arena arena;
-    auto sets = find_sets(settings, arena);
-    int64_t end = 0;
-    std::vector<std::string> files;
-    for (auto* images : {&sets.train, &sets.eval})
-      for (const auto& file : images->files) {
-        files.push_back(images->root + "/" + file);
-        images->places.push_back(end);
-        end += static_cast<int64_t>(std::filesystem::file_size(files.back()));
-        images->places.push_back(end);
-      }
+    const auto source = open_source(settings, arena);
+    if (source.archive) throw InputError("the images are already in one file", root, "name their folder");
+    std::vector<std::string> files, notes;
+    for (const auto& folder : {source.layout.train, source.layout.eval}) {
+      if (folder.empty()) continue;
+      for (const auto& file : images_of(settings, folder, data::class_folders(folder), notes, nullptr).files)
+        files.push_back(folder + "/" + file);
+    }
     const auto write = [&](const base::ByteSink& sink) {
-      std::vector<uint8_t> bytes;
-      for (const auto* images : {&sets.train, &sets.eval})
-        for (size_t i = 0; i < images->files.size(); ++i) {
-          const base::RegularFile file(images->root + "/" + images->files[i], "the image");
-          bytes.resize(static_cast<size_t>(images->places[2 * i + 1] - images->places[2 * i]));
-          if (file.size() != bytes.size() || file.read_at(0, bytes.data(), bytes.size()) != bytes.size())
-            throw InputError("an image changed while it was packed", base::printable(images->files[i], 4096),
-                             "start again once the folder is complete");
-          sink(bytes.data(), bytes.size());
+      bool failed = false;  // which the archive does not notice before its end
+      const base::ByteSink watched = [&](const void* data, size_t size) {
+        failed = true;
+        sink(data, size);
+        failed = false;
+      };
+      checkpoint::write_archive(watched, [&](caffe2::serialize::PyTorchStreamWriter& archive) {
+        std::vector<uint8_t> bytes;
+        for (const auto& name : files) {
+          if (failed) break;
+          const base::RegularFile file(name, "the image");
+          bytes.resize(file.size());
+          if (file.read_at(0, bytes.data(), bytes.size()) != bytes.size())
+            throw InputError("the image changed while it was packed", base::printable(name, 4096),
+                             "try again");
+          archive.writeRecord(name.substr(root.size() + 1), bytes.data(), bytes.size());
         }
+      });
     };
-    write_packed(path, {.kind = kPackedImages, .keys = image_keys(settings), .facts = sets},
-                 readable_as(files), {.size = end, .write = write});
+    base::write_whole(path, write, /*ready=*/{}, readable_as(files));
     return std::ssize(files);
   }
 

@@ -11,6 +11,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/data/catalog.h"
 #include "lockstep/data/csv.h"
 #include "lockstep/data/npy.h"
@@ -18,11 +19,6 @@
 #include "lockstep/tasks/balance.h"
 #include "lockstep/tasks/packed.h"
 #include "lockstep/tasks/task.h"
-
-namespace lockstep {
-// all but the numbers
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CsvTable, columns, values, class_names, label, label_column, ids)
-}  // namespace lockstep
 
 namespace lockstep::tasks {
 namespace {
@@ -154,10 +150,7 @@ void apply(const Preprocessing& treatment, at::Tensor table) {
 
 CsvOptions options_for(const TableRecipe& recipe, const std::string& file) {
   auto options = recipe.csv;
-  if (data::is_numpy_file(file)) {
-    options.header = data::is_npz(file);
-    return options;
-  }
+  if (data::is_array_file(file)) return options.header = data::has_named_arrays(file), options;
   if (options.delimiter == ',') options.delimiter = find_delimiter(file);
   if (recipe.detect_header) {
     const auto first = first_csv_line(file, options.delimiter)[0];
@@ -204,62 +197,57 @@ std::string ids_text(const std::vector<std::string>& ids) {
                 names, names);
 }
 
-/// The tables as they are in the files, and what to log about these.
-struct Tables {
-  CsvTable all;
-  std::optional<CsvTable> eval = {};  // if it has a file of its own
-  std::vector<std::string> notes = {};
-};
-
-constexpr const char* kPackedTable = "a table";
-
-nlohmann::json table_keys(const TaskConfig& settings) {
-  const auto& task = settings.task;
-  return {{"task.kind", task.kind},         {"task.eval_file", task.eval_file},
-          {"task.features", task.features}, {"task.ignore", task.ignore},
-          {"task.missing", task.missing},   {"task.categories", task.categories},
-          {"task.classes", task.classes},   {"task.delimiter", task.delimiter},
-          {"task.header", task.header}};
+/// One text per row, each filled up with zeros.
+at::Tensor column_of_texts(const std::vector<std::string>& names, const at::Tensor& rows) {
+  size_t width = 1;
+  for (const auto& name : names) width = std::max(width, name.size());
+  auto texts =
+      at::zeros({std::ssize(names) + 1, static_cast<int64_t>(width)}, at::kByte);  // the last is empty
+  for (size_t i = 0; i < names.size(); ++i)
+    std::copy(names[i].begin(), names[i].end(), texts.mutable_data_ptr<uint8_t>() + i * width);
+  return texts.index_select(0, rows);
 }
 
-// Copies, which are normalized in place.
-CsvTable unpacked_table(const PackedSet& set, size_t number, Arena& arena) {
-  auto table = set.facts.at("tables").at(number).get<CsvTable>();
-  set.require(table.values.size() == table.columns.size() && !table.class_names.empty());
-  const bool numbers = set.keys.at("task.kind") == "regression";
-  const auto width = std::ssize(table.feature_names());
-  const auto features = set.tensor(2 * number, at::kFloat, {-1, width});
-  const auto rows = features.size(0);
-  const auto labels = numbers ? set.tensor(2 * number + 1, at::kFloat, {rows, 1})
-                              : set.tensor(2 * number + 1, at::kLong, {rows});
-  set.require(rows > 0 && (numbers || (labels.min().item<int64_t>() >= 0 &&
-                                       labels.max().item<int64_t>() < std::ssize(table.class_names))));
-  table.features = arena.empty(features.sizes(), at::kFloat).copy_(features);
-  table.labels = arena.empty(labels.sizes(), labels.scalar_type()).copy_(labels);
-  return table;
+/// The table's columns by their names in the file. Those that the config does not use keep their places,
+/// without values.
+Tree columns_of(const CsvTable& table, const std::vector<std::string>& header, const std::string& file) {
+  std::map<std::string, at::Tensor> used;
+  int64_t first = 0;
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    const auto& values = table.values[c];
+    const auto cells = table.features.narrow(1, first, std::max<int64_t>(std::ssize(values), 1));
+    first += cells.size(1);
+    used[table.columns[c]] = values.empty()
+                                 ? cells.flatten()
+                                 : column_of_texts(values, at::where(cells.select(1, 0).isnan(),
+                                                                     std::ssize(values), cells.argmax(1)));
+  }
+  const auto tree = make_dict();
+  for (size_t i = 0; i < header.size(); ++i) {
+    auto column = used.contains(header[i])
+                      ? used[header[i]]
+                      : column_of_texts({}, at::zeros_like(table.labels, at::kLong).flatten());
+    if (static_cast<int64_t>(i) == table.label_column)
+      column = table.labels.is_floating_point() ? table.labels.flatten()
+                                                : column_of_texts(table.class_names, table.labels);
+    auto name = header[i];
+    while (find(tree, name)) name += "_";  // neither is used
+    if (base::invalid_utf8(name) || name == "__metadata__")
+      throw InputError(format("the column {} cannot have this name in a packed file", base::printable(name)),
+                       file, "rename it");
+    put(tree, name, column);
+  }
+  return tree;
 }
 
-/// Nothing if the file is not packed, or was packed without the evaluation file that `only_eval` asks for.
-std::optional<Tables> packed_tables(const std::string& file, const TaskConfig& settings, Arena& arena,
-                                    bool only_eval = false) {
-  std::optional<Tables> tables;
-  Arena unused;  // the tensors are copied, so the other ranks need no file
-  read_packed(file, kPackedTable, unused, [&](const PackedSet& set) {
-    if (only_eval && set.keys.at("task.eval_file") != settings.task.eval_file) return;
-    set.check_keys(table_keys(settings));
-    const auto& asked = settings.task.label;
-    const bool own_eval = !settings.task.eval_file.empty();
-    set.require(set.facts.at("tables").size() == (own_eval ? 2 : 1));
-    tables.emplace(unpacked_table(set, 0, arena));
-    if (asked != tables->all.label && asked != std::to_string(tables->all.label_column))
-      set.check_keys({{"task.label", asked}});
-    if (own_eval) tables->eval = unpacked_table(set, 1, arena);
-    set.facts.at("notes").get_to(tables->notes);
-  });
-  return tables;
-}
-
-void check_table(const TableRecipe& recipe, const CsvTable& table) {
+// tensors: train x and y, evaluation x and y, then the preprocessing's
+SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Arena& arena) {
+  Arena scratch;  // for the whole table before the split
+  const auto& stage = settings.data.stage;
+  const bool own_eval = !recipe.eval_file.empty();
+  const auto file = data::stage_file(recipe.file, stage);
+  auto options = options_for(recipe, file);
+  const auto table = read_csv(file, options, own_eval ? arena : scratch);
   if (!recipe.names.empty() && recipe.names.size() != table.columns.size()) {
     throw InputError(format("the table has {} features, but this task has {}: {}", table.columns.size(),
                             recipe.names.size(), base::join(recipe.names, ", ")),
@@ -268,46 +256,25 @@ void check_table(const TableRecipe& recipe, const CsvTable& table) {
   if (table.class_names.size() < 2 && !recipe.csv.numbers)
     throw InputError("every row has the same label: there is nothing to learn", recipe.file,
                      "set task.label to the column of the label, or add rows of another class");
-}
-
-Tables read_tables(const TableRecipe& recipe, const TaskConfig& settings, Arena& arena, Arena& scratch) {
-  const auto& stage = settings.data.stage;
-  const bool own_eval = !recipe.eval_file.empty();
-  const auto file = data::stage_file(recipe.file, stage);
-  if (auto packed = packed_tables(file, settings, own_eval ? arena : scratch)) {
-    check_table(recipe, packed->all);
-    return *std::move(packed);
-  }
-  auto options = options_for(recipe, file);
-  Tables tables{read_csv(file, options, own_eval ? arena : scratch)};
-  const auto& table = tables.all;
-  check_table(recipe, table);
-  tables.notes = {dialect_text(recipe.file, options.delimiter, table), gaps_text(recipe.file, table)};
-  if (!own_eval) return tables;
-  const auto eval_file = data::stage_file(recipe.eval_file, stage);
-  options = options_for(recipe, eval_file);
-  options.class_names = table.class_names;
-  if (!options.ignore.empty() || !options.categories.empty()) {  // it may lack the ignored columns
-    options.features = table.columns;
-    options.values = table.values;
-  }
-  options.ignore = options.categories = {};
-  tables.eval = read_csv(eval_file, options, arena);
-  tables.notes.push_back(gaps_text(recipe.eval_file, *tables.eval));
-  if (tables.eval->columns != table.columns) {
-    throw InputError("the evaluation file has other columns than the training file", recipe.eval_file,
-                     "give both the same columns in the same order, or leave task.eval_file empty");
-  }
-  return tables;
-}
-
-// tensors: train x and y, evaluation x and y, then the preprocessing's
-SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Arena& arena) {
-  Arena scratch;  // for the whole table before the split
-  auto [table, own_eval, notes] = read_tables(recipe, settings, arena, scratch);
-  CsvTable train = table, eval;
+  CsvTable train, eval;
+  std::vector<std::string> notes = {dialect_text(recipe.file, options.delimiter, table),
+                                    gaps_text(recipe.file, table)};
   if (own_eval) {
-    eval = *std::move(own_eval);
+    const auto eval_file = data::stage_file(recipe.eval_file, stage);
+    options = options_for(recipe, eval_file);
+    options.class_names = table.class_names;
+    if (!options.ignore.empty() || !options.categories.empty()) {  // it may lack the ignored columns
+      options.features = table.columns;
+      options.values = table.values;
+    }
+    options.ignore = options.categories = {};
+    train = table;
+    eval = read_csv(eval_file, options, arena);
+    notes.push_back(gaps_text(recipe.eval_file, eval));
+    if (eval.columns != train.columns) {
+      throw InputError("the evaluation file has other columns than the training file", recipe.eval_file,
+                       "give both the same columns in the same order, or leave task.eval_file empty");
+    }
   } else {
     const auto rows = stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.seed);
     train = part_of(table, rows.train, arena);
@@ -327,10 +294,19 @@ SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Are
   // once for the node: ranks with different numbers of threads would differ in the last bit
   const auto scale =
       train.labels.is_floating_point() && wants_scale(settings.task) ? scale_of(train.labels) : LabelScale{};
-  nlohmann::json::to_msgpack({{"scale", {scale.mean, scale.std}}, {"table", table}, {"notes", notes}},
+  nlohmann::json::to_msgpack({{"label", table.label},
+                              {"scale", {scale.mean, scale.std}},
+                              {"label_column", table.label_column},
+                              {"columns", table.columns},
+                              {"values", table.values},
+                              {"classes", table.class_names},
+                              {"notes", notes},
+                              {"ids", table.ids}},
                              set.text);
   return set;
 }
+
+TableRecipe csv(const TaskConfig& settings, Look);
 
 class TableTask : public Task, public PackableTask {
  public:
@@ -347,19 +323,18 @@ class TableTask : public Task, public PackableTask {
     auto train_y = set.tensors[1], eval_y = set.tensors[3];
     treatment_ = {set.tensors[4], set.tensors[5], set.tensors[6]};
     if (set.tensors.size() > 7) treatment_.missing = set.tensors[7];
-    const auto table = facts.at("table").get<CsvTable>();
-    columns_ = table.columns;
-    values_ = table.values;
+    facts.at("columns").get_to(columns_);
+    facts.at("values").get_to(values_);
     TaskData data;
-    data.label = table.label;
-    data.class_names = table.class_names;
+    data.label = facts.at("label");
+    facts.at("classes").get_to(data.class_names);
     data.input_shape = {train_x.size(1)};
     regression_ = data.regression = train_y.is_floating_point();
     if (recipe_(settings, Look::no).names.empty())
-      data.notes.push_back(label_text(data.label, table.label_column));
+      data.notes.push_back(label_text(data.label, facts.at("label_column")));
     add_balance(data, train_y, eval_y, settings.task);
     for (const auto& note : facts.at("notes")) data.notes.push_back(note);
-    if (!table.ids.empty()) data.warnings.push_back(ids_text(table.ids));
+    if (!facts.at("ids").empty()) data.warnings.push_back(ids_text(facts.at("ids")));
     if (regression_ && wants_scale(settings.task)) {
       data.label_scale = {facts.at("scale").at(0), facts.at("scale").at(1)};
       train_y = scaled(train_y, *data.label_scale);
@@ -377,11 +352,20 @@ class TableTask : public Task, public PackableTask {
     const auto set = share_on_node(node, [&](Arena& arena) {
       const auto recipe = recipe_(settings, Look::all);
       const bool own = !recipe.eval_file.empty();
-      if (!treatment_.missing.defined() && recipe.csv.missing == MissingValues::mean)
+      const auto file = data::stage_file(own ? recipe.eval_file : recipe.file, settings.data.stage);
+      auto options = options_for(recipe, file);
+      options.features = columns_;
+      options.values = values_;
+      options.ignore = options.categories = {};
+      if (treatment_.missing.defined() && options.missing == MissingValues::refuse)
+        options.missing = MissingValues::mean;
+      if (!treatment_.missing.defined() && options.missing == MissingValues::mean)
         throw InputError("the run filled in no cells, so there are no means to fill in", "task.missing",
                          "set it to drop, which omits rows with such cells, or train with mean");
+      if (!known.regression) options.class_names = known.class_names;
       Arena scratch;
-      auto [table, gaps] = evaluation_table(recipe, settings, known, own ? arena : scratch);
+      auto table = read_csv(file, options, own ? arena : scratch);
+      const auto gaps = gaps_text(own ? recipe.eval_file : recipe.file, table);
       if (!own) {
         const auto rows =
             stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.seed);
@@ -413,23 +397,17 @@ class TableTask : public Task, public PackableTask {
     return std::make_shared<TableSet>(table.features, at::Tensor());
   }
 
+  std::string packed_ending() const override { return recipe_ == csv ? ".safetensors" : ""; }
+
   int64_t pack(const TaskConfig& settings, const std::string& path) override {
     const auto recipe = recipe_(settings, Look::all);
-    refuse_packed(recipe.file);
+    const auto options = options_for(recipe, recipe.file);
     Arena arena;
-    auto tables = read_tables(recipe, settings, arena, arena);
-    std::erase(tables.notes, "");
-    PackedSet set{.kind = kPackedTable, .keys = table_keys(settings), .facts = {{"notes", tables.notes}}};
-    set.keys["task.label"] = settings.task.label;
-    int64_t rows = 0;
-    for (const auto* table : {&tables.all, tables.eval ? &*tables.eval : nullptr}) {
-      if (!table) continue;
-      set.facts["tables"].push_back(*table);
-      set.tensors.insert(set.tensors.end(), {table->features, table->labels});
-      rows += table->features.size(0);
-    }
-    write_packed(path, set, readable_as({recipe.file, tables.eval ? recipe.eval_file : recipe.file}));
-    return rows;
+    const auto table = read_csv(recipe.file, options, arena);
+    auto header = first_csv_line(recipe.file, options.delimiter);
+    for (size_t i = 0; !options.header && i < header.size(); ++i) header[i] = format("{}", i);
+    write_safetensors(path, columns_of(table, header, recipe.file), {}, readable_as({recipe.file}));
+    return table.features.size(0);
   }
 
   std::optional<TaskMemory> memory() const override {
@@ -475,34 +453,6 @@ class TableTask : public Task, public PackableTask {
   }
 
  private:
-  /// The whole table, and what to log about it.
-  std::pair<CsvTable, std::string> evaluation_table(const TableRecipe& recipe, const TaskConfig& settings,
-                                                    const TaskData& known, Arena& arena) const {
-    const bool own = !recipe.eval_file.empty();
-    const auto& stage = settings.data.stage;
-    std::optional<Tables> tables;
-    if (can_read(recipe.file))
-      tables = packed_tables(own ? recipe.file : data::stage_file(recipe.file, stage), settings, arena, own);
-    if (tables) {
-      const auto& table = own ? *tables->eval : tables->all;
-      if (table.columns != columns_ || table.values != values_ || table.class_names != known.class_names)
-        throw InputError("the packed table does not have the columns and classes of the checkpoint",
-                         recipe.file, "give the set that the run was trained on, packed or not");
-      return {table, base::join(tables->notes, "\n")};
-    }
-    const auto file = data::stage_file(own ? recipe.eval_file : recipe.file, stage);
-    auto options = options_for(recipe, file);
-    options.features = columns_;
-    options.values = values_;
-    options.ignore = options.categories = {};
-    if (treatment_.missing.defined() && options.missing == MissingValues::refuse)
-      options.missing = MissingValues::mean;
-    if (!known.regression) options.class_names = known.class_names;
-    auto table = read_csv(file, options, arena);
-    const auto gaps = gaps_text(own ? recipe.eval_file : recipe.file, table);
-    return {std::move(table), gaps};
-  }
-
   Recipe recipe_;
   std::vector<std::string> columns_;
   std::vector<std::vector<std::string>> values_;  // of each column, CsvTable's

@@ -14,6 +14,7 @@
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
@@ -108,9 +109,38 @@ fs::path cache_folder(const TaskConfig& settings, const std::string& file) {
   return folder.empty() ? "." : folder;
 }
 
+bool is_packed(const TextFile& file) {
+  return base::lower_case(file.path).ends_with(".safetensors");
+}
+
+nlohmann::json packed_keys(const TaskConfig& settings, const TaskVocabulary& vocabulary,
+                           const TextColumns& columns) {
+  return {{"task.vocabulary", vocabulary.digest},
+          {"task.max_length", settings.task.max_length},
+          {"task.kind", settings.task.kind},
+          {"task.text", columns.texts},
+          {"task.label", columns.label}};
+}
+
+/// The content of a packed file. InputError if it was packed for other keys.
+TokenFile packed_tokens(const TextFile& file, const nlohmann::json& keys, bool numbers, Arena& arena) {
+  return read_tokens(file.path, arena, [&](const TokenFile& made, const nlohmann::json& about) {
+    for (const auto& [key, now] : keys.items())
+      if (const auto& was = about.at("keys").at(key); was != now)
+        throw InputError(format("{} is {}, but the texts were packed with {}", key, base::as_line(now),
+                                base::printable(base::as_line(was), 200)),
+                         "", "");
+    if (made.tokens.targets.numel() != made.tokens.size() ||
+        made.tokens.targets.is_floating_point() != numbers)
+      throw InputError("the labels are damaged", "", "");
+  });
+}
+
 /// The kept tokens of a file, or new ones, which are then kept. Adds a note.
 TokenFile tokens_of(const TextFile& file, const TaskConfig& settings, const TaskVocabulary& vocabulary,
-                    const TextColumns& columns, std::vector<std::string>& notes) {
+                    const TextColumns& columns, std::vector<std::string>& notes, Arena& arena) {
+  if (is_packed(file))
+    return packed_tokens(file, packed_keys(settings, vocabulary, columns), columns.numbers, arena);
   const auto folder = cache_folder(settings, file.path);
   auto key = key_of(file, columns, vocabulary.digest, settings.task.max_length);
   const auto name = format("{}.{}.tokens", fs::path(file.path).filename().string(), key.substr(0, 12));
@@ -144,6 +174,16 @@ TokenFile tokens_of(const TextFile& file, const TaskConfig& settings, const Task
 /// Fills in the columns that are empty: find_label() chooses the label, and the others are texts.
 TextColumns complete(TextColumns columns, const TextFile& file, bool say_label,
                      std::vector<std::string>& notes) {
+  if (is_packed(file)) {
+    Arena unused;
+    read_tokens(file.path, unused, [&](const TokenFile&, const nlohmann::json& about) {
+      if (columns.label.empty() || columns.label == about.at("asked"))  // -1, for example
+        about.at("keys").at("task.label").get_to(columns.label);
+      if (columns.texts.empty()) about.at("keys").at("task.text").get_to(columns.texts);
+      if (say_label) notes.push_back(about.at("label"));
+    });
+    return columns;
+  }
   const auto rows = data::open_rows(file.path, file.layout);
   const auto& names = rows->columns();
   const auto label = data::find_label(columns.label, names, rows->named(), columns.texts, file.path);
@@ -167,64 +207,6 @@ TextColumns complete(TextColumns columns, const TextFile& file, bool say_label,
              base::printable(base::join(names, ", "), 200)));
 }
 
-constexpr const char* kPackedTexts = "texts";
-
-nlohmann::json text_keys(const TaskConfig& settings, const TaskVocabulary& vocabulary) {
-  return {{"task.vocabulary", vocabulary.digest},      {"task.max_length", settings.task.max_length},
-          {"task.kind", settings.task.kind},           {"task.eval_file", settings.task.eval_file},
-          {"task.delimiter", settings.task.delimiter}, {"task.header", settings.task.header}};
-}
-
-TextSets texts_in(const SharedSet& shared, TextColumns columns) {
-  const auto facts = nlohmann::json::from_msgpack(shared.text);
-  TextSets sets{.columns = std::move(columns),
-                .vocabulary = facts.at("vocabulary"),
-                .pad = facts.at("pad"),
-                .unk = facts.at("unk"),
-                .notes = facts.at("notes")};
-  sets.columns.label = facts.at("label");
-  facts.at("texts").get_to(sets.columns.texts);
-  for (const auto& file : facts.at("files")) {
-    const auto* tensor = &shared.tensors.at(4 * sets.files.size());
-    sets.files.push_back({file.at("path"), tokenised({tensor[0], tensor[1], tensor[2], tensor[3]}, file)});
-    if (sets.files.size() > 1 || !facts.at("with_train"))
-      sets.parts.emplace_back(file.at("part"), sets.files.back().made.tokens.size());
-  }
-  return sets;
-}
-
-/// What read_on_first_rank() made of the files, from a packed set.
-std::optional<SharedSet> packed_texts(const TaskConfig& settings, const std::string& path, Look look,
-                                      const TextColumns& asked, const TaskVocabulary& vocabulary,
-                                      Arena& arena) {
-  std::optional<SharedSet> texts;
-  if (!can_read(path)) return texts;
-  const bool only_eval = look == Look::evaluation && !settings.task.eval_file.empty();
-  const auto file = only_eval ? path : data::stage_file(path, settings.data.stage);
-  read_packed(file, kPackedTexts, arena, [&](const PackedSet& set) {
-    if (only_eval && set.keys.at("task.eval_file") != settings.task.eval_file) return;
-    set.check_keys(text_keys(settings, vocabulary));
-    if (set.facts.at("texts") != asked.texts) set.check_keys({{"task.text", asked.texts}});
-    if (set.facts.at("label") != asked.label) set.check_keys({{"task.label", asked.label}});
-    auto facts = set.facts;
-    auto& files = facts.at("files");
-    set.require(!files.empty());
-    const bool numbers = settings.task.is_regression();
-    const bool skips_first = look == Look::evaluation && files.size() > 1;
-    texts.emplace();
-    for (size_t i = skips_first ? 1 : 0; i < files.size(); ++i) {
-      const auto tokens = tokens_in(set, 4 * i, files[i]).tokens;
-      set.require(tokens.targets.numel() == tokens.size() && tokens.targets.is_floating_point() == numbers);
-      for (const auto& tensor : tensors_of(tokens)) texts->tensors.push_back(tensor);
-    }
-    if (skips_first) files.erase(0);
-    facts["with_train"] = !skips_first;
-    nlohmann::json::to_msgpack(facts, texts->text);
-    texts_in(*texts, asked);  // throws here, on the rank that knows the file, if they are damaged
-  });
-  return texts;
-}
-
 // tensors: four per file
 SharedSet read_on_first_rank(const TaskConfig& settings, const TextRecipe& recipe, Look look,
                              const TextColumns& known, Arena& arena) {
@@ -235,14 +217,13 @@ SharedSet read_on_first_rank(const TaskConfig& settings, const TextRecipe& recip
   std::vector<std::string> notes;
   auto columns = recipe.columns;
   if (!known.texts.empty()) columns.texts = known.texts, columns.label = known.label;
-  if (auto packed = packed_texts(settings, recipe.train.path, look, columns, vocabulary, arena))
-    return *std::move(packed);
   columns = complete(columns, files[0], recipe.class_names.empty(), notes);
   SharedSet all;
   auto facts = nlohmann::json::array();
   for (const auto& file : files) {
-    const auto made = tokens_of(file, settings, vocabulary, columns, notes);
-    for (const auto& tensor : tensors_of(made.tokens)) all.tensors.push_back(tensor);
+    const auto made = tokens_of(file, settings, vocabulary, columns, notes, arena);
+    const auto& [ids, starts, seconds, targets] = made.tokens;
+    all.tensors.insert(all.tensors.end(), {ids, starts, seconds, targets});
     facts.push_back(facts_of(made));
     facts.back().update({{"path", file.path}, {"part", file.part}});
   }
@@ -264,7 +245,21 @@ TextSets read_texts(const TaskConfig& settings, const NodeShare& node, TextRecip
   const auto shared = share_on_node(node, [&](Arena& arena) {
     return read_on_first_rank(settings, recipe(settings, look), look, known, arena);
   });
-  return texts_in(shared, recipe(settings, Look::no).columns);
+  const auto facts = nlohmann::json::from_msgpack(shared.text);
+  TextSets sets{.columns = recipe(settings, Look::no).columns,
+                .vocabulary = facts.at("vocabulary"),
+                .pad = facts.at("pad"),
+                .unk = facts.at("unk"),
+                .notes = facts.at("notes")};
+  sets.columns.label = facts.at("label");
+  facts.at("texts").get_to(sets.columns.texts);
+  for (const auto& file : facts.at("files")) {
+    const auto* tensor = &shared.tensors.at(4 * sets.files.size());
+    sets.files.push_back({file.at("path"), tokenised({tensor[0], tensor[1], tensor[2], tensor[3]}, file)});
+    if (sets.files.size() > 1 || !facts.at("with_train"))
+      sets.parts.emplace_back(file.at("part"), sets.files.back().made.tokens.size());
+  }
+  return sets;
 }
 
 bool is_integer(const std::string& name) {
@@ -372,6 +367,8 @@ void scale_targets(TextSets& sets, const LabelScale& scale) {
   for (auto& file : sets.files) file.made.tokens.targets = scaled(file.made.tokens.targets, scale);
 }
 
+TextRecipe text(const TaskConfig& settings, Look);
+
 class TextTask : public Task, public PackableTask {
  public:
   explicit TextTask(TextRecipeMaker recipe) : recipe_(recipe) {}
@@ -436,25 +433,22 @@ class TextTask : public Task, public PackableTask {
     return data;
   }
 
+  std::string packed_ending() const override { return recipe_ == text ? ".safetensors" : ""; }
+
   int64_t pack(const TaskConfig& settings, const std::string& path) override {
     const auto recipe = recipe_(settings, Look::all);
-    refuse_packed(recipe.train.path);
+    const auto vocabulary = open_vocabulary(settings);
+    std::vector<std::string> notes;
     Arena arena;
-    auto read = read_on_first_rank(settings, recipe, Look::all, {}, arena);
-    PackedSet set{.kind = kPackedTexts,
-                  .keys = text_keys(settings, open_vocabulary(settings)),
-                  .facts = nlohmann::json::from_msgpack(read.text),
-                  .tensors = std::move(read.tensors)};
-    set.keys["task.text"] = settings.task.text;
-    set.keys["task.label"] = settings.task.label;
-    auto& notes = set.facts.at("notes");  // on the label, and on what only this command did
-    notes.erase(notes.begin() + recipe.class_names.empty(), notes.end());
-    int64_t samples = 0;
-    for (size_t i = 2; i < set.tensors.size(); i += 4) samples += set.tensors[i].numel();
-    std::vector<std::string> files;
-    for (const auto& file : set.facts.at("files")) files.push_back(file.at("path"));
-    write_packed(path, set, readable_as(files));
-    return samples;
+    const auto columns = complete(recipe.columns, recipe.train, true, notes);
+    const auto label = notes[0];
+    const auto made = tokens_of(recipe.train, settings, vocabulary, columns, notes, arena);
+    write_tokens(path, made,
+                 {{"keys", packed_keys(settings, vocabulary, columns)},
+                  {"label", label},
+                  {"asked", settings.task.label}},
+                 readable_as({recipe.train.path}));
+    return made.tokens.size();
   }
 
   // Without a file of its own, the set is drawn from the whole file, as data() draws it.
@@ -583,10 +577,6 @@ TextRecipe mnli(const TaskConfig& settings, Look look) {
                     .class_names = {"entailment", "neutral", "contradiction"}};
   if (look == Look::no) return recipe;
   const auto root = base::find_path(settings.data.root.empty() ? "data/mnli" : settings.data.root);
-  if (fs::is_regular_file(root)) {  // packed
-    recipe.train.path = root;
-    return recipe;
-  }
   if (look == Look::all) recipe.train = find(root, "train");
   recipe.eval = {find(root, "dev_matched", "matched"), find(root, "dev_mismatched", "mismatched")};
   return recipe;

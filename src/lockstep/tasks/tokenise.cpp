@@ -15,12 +15,15 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/checkpoint/file.h"
+#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/data/rows/fields.h"
+#include "lockstep/tasks/packed.h"
 
 namespace lockstep::tasks {
 namespace {
 
-constexpr const char* kKeptTokens = "tokens";
+constexpr int kVersion = 1;  // of a file of tokens
 
 /// The texts of some rows, encoded by one thread.
 struct Chunk {
@@ -116,6 +119,7 @@ bool is_sound(const TokenFile& made) {
   const auto& [ids, starts, seconds, targets] = made.tokens;
   if (ids.scalar_type() != at::kInt || starts.scalar_type() != at::kLong || seconds.scalar_type() != at::kInt)
     return false;
+  if (reinterpret_cast<uintptr_t>(ids.const_data_ptr()) % sizeof(int32_t) != 0) return false;
   if (targets.scalar_type() != at::kFloat && targets.scalar_type() != at::kLong) return false;
   const int64_t rows = seconds.numel();
   if (rows == 0 || starts.numel() != rows + 1 || (targets.numel() != 0 && targets.numel() != rows))
@@ -140,19 +144,6 @@ nlohmann::json facts_of(const TokenFile& made) {
 TokenFile tokenised(Tokens tokens, const nlohmann::json& facts) {
   return {std::move(tokens), facts.at("names"), facts.at("first_seen"), facts.at("left_out"),
           facts.at("cut")};
-}
-
-std::vector<at::Tensor> tensors_of(const Tokens& tokens) {
-  return {tokens.ids, tokens.starts, tokens.seconds, tokens.targets};
-}
-
-TokenFile tokens_in(const PackedSet& set, size_t first, const nlohmann::json& facts) {
-  set.require(first + 4 <= set.tensors.size());
-  const auto* tensor = &set.tensors[first];
-  // copies of the small tensors: nobody can change them once they are checked
-  auto made = tokenised({tensor[0], tensor[1].clone(), tensor[2].clone(), tensor[3].clone()}, facts);
-  set.require(is_sound(made));
-  return made;
 }
 
 TokenFile tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
@@ -215,29 +206,64 @@ std::string state_of_file(const std::string& path) {
                 facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec, facts.st_ino);
 }
 
+void write_tokens(const std::string& path, const TokenFile& made, nlohmann::json about, mode_t mode) {
+  about.update(facts_of(made));
+  about["version"] = kVersion;
+  std::string text;
+  try {
+    text = about.dump();
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError("a name of a column or class is not UTF-8", path, "rename it");
+  }
+  const auto tree = make_dict();
+  put(tree, "starts", made.tokens.starts);  // long numbers first, so that all are aligned
+  put(tree, "targets", made.tokens.targets);
+  put(tree, "ids", made.tokens.ids);
+  put(tree, "seconds", made.tokens.seconds);
+  put(tree, "about", at::tensor(std::vector<uint8_t>(text.begin(), text.end()), at::kByte));
+  write_safetensors(path, tree, {}, mode);
+}
+
+TokenFile read_tokens(const std::string& path, Arena& arena,
+                      const std::function<void(const TokenFile& made, const nlohmann::json& about)>& check) {
+  constexpr const char* kPackAgain = "make it again: lockstep data pack CONFIG.yaml --out FILE";
+  try {
+    const checkpoint::MappedFile file(path, "the packed texts", kPackAgain);
+    const auto tree = map_safetensors(file);
+    const auto tensor = [&](const char* name) { return as_tensor(get(tree, name), name); };
+    const auto text = tensor("about");
+    const auto about = base::parse_json({static_cast<const char*>(text.const_data_ptr()), text.nbytes()});
+    if (about.at("version") != kVersion)
+      throw InputError("another version of lockstep wrote the tokens", path, kPackAgain);
+    // copies of the small tensors: nobody can change them once they are checked
+    auto made = tokenised(
+        {tensor("ids"), tensor("starts").clone(), tensor("seconds").clone(), tensor("targets").clone()},
+        about);
+    if (!is_sound(made)) throw InputError("the tokens do not fit together", path, kPackAgain);
+    check(made, about);
+    arena.add_file(file.map(), file.number());
+    return file.whole(std::move(made));
+  } catch (const InputError& error) {
+    throw InputError(error.what(), path, kPackAgain);
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError("the file does not have the tokens of texts", path, kPackAgain);
+  }
+}
+
 std::optional<TokenFile> find_kept_tokens(const std::string& path, const std::string& key,
                                           const std::string& texts) try {
   if (!is_trusted(path, texts)) return std::nullopt;
-  std::optional<TokenFile> found;
   Arena arena;
-  read_packed(path, kKeptTokens, arena, [&](const PackedSet& set) {
-    if (set.keys.at("key") != key) return;
-    found = tokens_in(set, 0, set.facts);
-    found->tokens.ids = found->tokens.ids.clone();  // the file may be deleted at any time
+  return read_tokens(path, arena, [&](const TokenFile&, const nlohmann::json& about) {
+    if (about.at("key") != key) throw InputError("the tokens are from other texts", path, "");
   });
-  return found;
 } catch (const std::exception&) {
   return std::nullopt;  // no file, or a damaged one
 }
 
 void keep_tokens(const std::string& path, const std::string& key, const std::string& texts,
                  const TokenFile& made) {
-  write_packed(path,
-               {.kind = kKeptTokens,
-                .keys = {{"key", key}},
-                .facts = facts_of(made),
-                .tensors = tensors_of(made.tokens)},
-               readable_as({texts}));
+  write_tokens(path, made, {{"key", key}}, readable_as({texts}));
   if (is_trusted(path, texts)) return;
   ::unlink(path.c_str());
   throw Error("other users can write every file there", path, "");

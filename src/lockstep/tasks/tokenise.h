@@ -1,15 +1,18 @@
 #pragma once
 // Converts a file of texts to tokens, and caches them in a file for later runs.
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/data/node_share.h"
 #include "lockstep/data/rows/text_rows.h"
 #include "lockstep/data/token_set.h"
-#include "lockstep/tasks/packed.h"
 #include "lockstep/text/tokenizer.h"
 
 namespace lockstep::tasks {
@@ -35,17 +38,19 @@ struct TokenFile {
 nlohmann::json facts_of(const TokenFile& made);
 TokenFile tokenised(Tokens tokens, const nlohmann::json& facts);
 
-/// The tensors of a packed set, and back from the four that begin at `first`. InputError if the numbers do
-/// not fit together: a file with correct checksums can still contain anything.
-std::vector<at::Tensor> tensors_of(const Tokens& tokens);
-TokenFile tokens_in(const PackedSet& set, size_t first, const nlohmann::json& facts);
-
 /// Throws InputError at file:line for a text that is not UTF-8, a missing label, or a file without rows.
 TokenFile tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
                    const Tokenizer& tokenizer, int64_t max_length, int64_t threads);
 
 /// The size and times of a file of texts. If they change, cached tokens are not used.
 std::string state_of_file(const std::string& path);
+
+/// A file with the tokens and `about`, an object that says what they were made from.
+void write_tokens(const std::string& path, const TokenFile& made, nlohmann::json about, mode_t mode);
+/// Calls check(), whose errors get a place and a hint. InputError if write_tokens() did not write the file,
+/// or if its numbers do not fit together.
+TokenFile read_tokens(const std::string& path, Arena& arena,
+                      const std::function<void(const TokenFile& made, const nlohmann::json& about)>& check);
 
 /// Reads what keep_tokens() wrote for `key`. Returns nothing if the file is missing, damaged or written for
 /// another key, or if anyone except the user, root and the owner of the `texts` file may have written it.

@@ -329,8 +329,17 @@ const Pixels& ImageReader::read(const std::string& path) {
 }
 
 const Pixels& ImageReader::read(Bytes bytes, const std::string& path) {
-  with_image(path, [&] { kind_of(bytes).read(bytes, pixels_); });
+  with_image(path, [&] {
+    if (bytes.size() > kLargestFile) throw BadImage(format("the file has {} bytes", bytes.size()));
+    kind_of(bytes).read(bytes, pixels_);
+  });
   return pixels_;
+}
+
+void ImageReader::check(Bytes bytes, const std::string& path) {
+  with_image(path, [&] {
+    if (!text_of(bytes).ends_with(kind_of(bytes).ends)) read(bytes, path);
+  });
 }
 
 at::Tensor read_png(const std::string& path, int64_t channels) {

@@ -53,6 +53,7 @@ class ImageReader {
   /// Looks at the first and the last bytes, and reads the whole file if these are not those of an image:
   /// DamagedImage if that fails.
   void check(const std::string& path);
+  void check(std::span<const uint8_t> bytes, const std::string& path);
 
  private:
   Pixels pixels_;

@@ -123,37 +123,27 @@ void fetch_set(const KnownSet& set, const DataArguments& asked) {
   }
 }
 
-void fetch_sets(const DataArguments& asked) {
-  for (const auto& one : asked.sets) fetch_set(one, asked);
-}
-
-struct SetAction {
-  const char *name, *help;
-  void (*work)(const DataArguments& asked);
-};
-constexpr SetAction kActions[] = {
-    {"list", "shows the known data sets, and which of their files you have", list_sets},
-    {"fetch", "downloads the missing files of the known data sets", fetch_sets},
-    {"verify", "compares the files with their SHA-256 digests", verify_sets}};
+constexpr const char* kListHelp = "shows the known data sets, and which of their files you have";
+constexpr const char* kFetchHelp = "downloads the missing files of the known data sets";
+constexpr const char* kVerifyHelp = "compares the files with their SHA-256 digests";
 constexpr const char* kPackHelp = "packs a config's folder of images, texts or table into one file";
 
-template <size_t kAction>
-int run_action(const std::vector<std::string>& args) {
-  const auto& action = kActions[kAction];
+int run_on_sets(const std::string& action, const char* help, const std::vector<std::string>& args) {
   std::string set;
   DataArguments asked;
-  const auto command = format("data {}", action.name);
-  Options options(command, action.help, {format("lockstep {} mnist", command)});
+  Options options("data " + action, help, {format("lockstep data {} mnist", action)});
   options.positional("SET", set, "one set; all of them if omitted", false);
   options.add("root", asked.root, "DIR", "the set's folder (default: data/SET)");
-  if (action.work == fetch_sets)
+  if (action == "fetch")
     options.add("mirror", asked.fetch.mirrors, "URL", "fetch from this URL instead; repeatable");
   if (!options.parse(args)) return kDone;
   asked.sets = set.empty() ? data::known_sets() : std::vector{data::known_set(set)};
   asked.fetch.progress = ::isatty(STDERR_FILENO) == 1;
   if (!asked.root.empty() && set.empty())
-    throw InputError("--root needs a SET", "", format("lockstep {} mnist --root DIR", command));
-  action.work(asked);
+    throw InputError("--root needs a SET", "", "run lockstep data " + action + " mnist --root DIR");
+  if (action == "list") list_sets(asked);
+  if (action == "verify") verify_sets(asked);
+  for (size_t i = 0; action == "fetch" && i < asked.sets.size(); ++i) fetch_set(asked.sets[i], asked);
   return kDone;
 }
 
@@ -162,25 +152,35 @@ int pack_set(const std::vector<std::string>& args) {
   std::string config, out;
   std::vector<std::string> sets;
   Options options("data pack", kPackHelp,
-                  {"lockstep data pack configs/folder.yaml --set data.root=shapes --out shapes.pack"});
+                  {"lockstep data pack configs/folder.yaml --set data.root=shapes --out shapes.zip"});
   options.positional("CONFIG.yaml", config, "the config; only its sections task, data and model are used");
   options.add("out", out, "FILE", "the file to write");
   options.add("set", sets, "KEY=VALUE", "override a key; repeatable");
   if (!options.parse(args)) return kDone;
   if (out.empty()) throw UsageError("--out is missing", "lockstep data pack", "name the file to write");
-  if (std::error_code none; fs::exists(fs::symlink_status(out, none)))
-    throw InputError("the file exists", out, kChooseOutHint);
-  base::check_output(out, kChooseOutHint);
-  base::remove_stale_partials(out);  // of an earlier try that was killed
   const auto text = config::read_config_text(config);
   const auto settings =
       config::load_settings(text.text, text.name, sets, launch::current_environment()).settings;
   const auto task = make_task(settings.for_task());
   auto* const packable = dynamic_cast<tasks::PackableTask*>(task.get());
-  if (!packable)
+  const auto ending = packable ? packable->packed_ending() : "";
+  if (ending.empty())
     throw InputError(format("the set of task {} cannot be packed", settings.task.name), "task.name",
-                     "choose a task on a folder of images, a table or texts");
-  const auto samples = packable->pack(settings.for_task(), out);
+                     "choose the task csv, text or folder");
+  if (!out.ends_with(ending))
+    throw InputError("the output's name has another ending", out, "name a file that ends in " + ending);
+  if (std::error_code none; fs::exists(fs::symlink_status(out, none)))
+    throw InputError("the file exists", out, kChooseOutHint);
+  base::check_output(out, kChooseOutHint);
+  base::remove_stale_partials(out);  // of an earlier try that was killed
+  int64_t samples = 0;
+  try {
+    samples = packable->pack(settings.for_task(), out);
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw InputError(error.what(), out, "free disk space, or choose another place with --out");
+  }
   output::line(format("packed {} samples in {}, {:.1f} MB", samples, out,
                       static_cast<double>(fs::file_size(out)) / 1e6));
   return kDone;
@@ -194,13 +194,16 @@ int run_data(const std::vector<std::string>& args) {
       .summary = "lists, fetches and verifies the known data sets, or packs yours",
       .kind = "action",
       .kinds = "actions",
+      .word = "ACTION",
       .examples = {"lockstep data list", "lockstep data fetch mnist",
                    "lockstep data verify pima --root my/data",
-                   "lockstep data pack configs/folder.yaml --set data.root=shapes --out shapes.pack"},
-      .members = {{kActions[0].name, kActions[0].help, run_action<0>},
-                  {kActions[1].name, kActions[1].help, run_action<1>},
-                  {kActions[2].name, kActions[2].help, run_action<2>},
-                  {"pack", kPackHelp, pack_set}}};
+                   "lockstep data pack configs/folder.yaml --set data.root=shapes --out shapes.zip"},
+      .members = {
+          {"list", kListHelp, [](const auto& words) { return run_on_sets("list", kListHelp, words); }},
+          {"fetch", kFetchHelp, [](const auto& words) { return run_on_sets("fetch", kFetchHelp, words); }},
+          {"verify", kVerifyHelp,
+           [](const auto& words) { return run_on_sets("verify", kVerifyHelp, words); }},
+          {"pack", kPackHelp, pack_set}}};
   return run_group(group, args);
 }
 
