@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -17,7 +18,6 @@ namespace lockstep::tasks {
 namespace {
 namespace fs = std::filesystem;
 
-/// A set of each kind, and the key that names it.
 struct Packed : testing::TestWithParam<std::string> {
   Packed() {
     task.name = GetParam();
@@ -45,7 +45,6 @@ struct Packed : testing::TestWithParam<std::string> {
   }
 
   TaskConfig config() const { return {task, data, model, /*seed=*/3, /*evaluates=*/true}; }
-  /// Packs the file or folder that the key names, and names the packed one.
   void pack(std::string& place) {
     auto made = make_task(config());
     auto& packable = dynamic_cast<PackableTask&>(*made);
@@ -94,10 +93,9 @@ TEST_P(Packed, HasTheSameSamples) {
     };
     check("packed");
     if (task.eval_file.empty()) continue;
-    auto file = task.eval_file;
-    std::swap(file, task.file);
+    const auto train = std::exchange(task.file, task.eval_file);
     pack(task.file);
-    std::swap(file, task.file), std::swap(file, task.eval_file);
+    task.eval_file = std::exchange(task.file, train);
     check("with a packed file for evaluation");
   }
 }

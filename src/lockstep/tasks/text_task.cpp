@@ -177,7 +177,7 @@ TextColumns complete(TextColumns columns, const TextFile& file, bool say_label,
   if (is_packed(file)) {
     Arena unused;
     read_tokens(file.path, unused, [&](const TokenFile&, const nlohmann::json& about) {
-      if (columns.label.empty() || columns.label == about.at("asked"))  // -1, for example
+      if (columns.label.empty() || about.at("asked") == columns.label)  // -1, for example
         about.at("keys").at("task.label").get_to(columns.label);
       if (columns.texts.empty()) about.at("keys").at("task.text").get_to(columns.texts);
       if (say_label) notes.push_back(about.at("label"));
