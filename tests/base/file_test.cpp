@@ -60,7 +60,7 @@ TEST_F(File, WhatCannotBeOpenedSaysWhy) {
 
 TEST_F(File, IsReadWholeUpToItsLimit) {
   std::ofstream(folder_ / "text") << "12345";
-  std::ofstream(folder_ / "empty");
+  std::ofstream(folder_ / "empty") << "";
   EXPECT_EQ(base::read_small_file(folder_ / "text", 5, "the thing"), "12345");
   EXPECT_THROW(base::read_small_file(folder_ / "text", 4, "the thing"), InputError);
   EXPECT_EQ(base::read_text(folder_ / "empty"), "");
