@@ -68,7 +68,6 @@ def zipped(**members):
     return file.getvalue()
 
 
-assert (numpy.load(io.BytesIO(array())) == 0).all()
 python2 = array(struct.pack("<9d", 7, 1, 0, 7, 1, 1, 7, 1, 0), "{'descr': '<f8', 'fortran_order': False, 'shape': (3L, 3L), }")
 write("python2.npy", lambda file: file.write(python2), numpy.array([[7, 1]] * 3))
 whole = zipped(**{"x.npy": array()})

@@ -10,19 +10,15 @@
 namespace lockstep {
 namespace {
 
-struct Npy : testing::Test {
-  test::TempFolder folder;
+TEST(Npy, NumbersHaveNumpysBitsAndWhatIsNoTableIsRefused) {
+  const test::TempFolder folder;
   Arena heap;
-
-  CsvTable read(const std::filesystem::path& path, MissingValues missing = MissingValues::refuse) {
+  const auto read = [&](const std::string& path, MissingValues missing = MissingValues::refuse) {
     return read_csv(path, {.header = data::has_named_arrays(path), .missing = missing}, heap);
-  }
-};
-
-TEST_F(Npy, NumbersHaveNumpysBitsAndWhatIsNoTableIsRefused) {
+  };
   LOCKSTEP_PYTHON_OR_SKIP(python, "numpy");
   test::output_of(python + " tests/data/npy_peer.py " + folder.path().string());
-  int good = 0, bad = 0;
+  int good = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "good")) {
     const auto& path = entry.path();
     if (path.extension() == ".f32") continue;
@@ -40,7 +36,6 @@ TEST_F(Npy, NumbersHaveNumpysBitsAndWhatIsNoTableIsRefused) {
   EXPECT_EQ(good, 12 * 2 * 3 + 3);
   for (const auto& entry : std::filesystem::directory_iterator(folder / "bad")) {
     const auto name = entry.path().filename().string();
-    ++bad;
     try {
       read(entry.path());
       ADD_FAILURE() << name;
@@ -49,7 +44,6 @@ TEST_F(Npy, NumbersHaveNumpysBitsAndWhatIsNoTableIsRefused) {
           << name << ": " << error.what();
     }
   }
-  EXPECT_GT(bad, 30);
   // missing cells are NaN, and a category has the texts of its numbers
   EXPECT_THROW(read(folder / "bad/missing|nan.npy", MissingValues::drop), InputError) << "no row is left";
   const auto categories =
