@@ -78,6 +78,18 @@ def test_a_run_that_stopped_inside_an_epoch_goes_on_to_the_same_bits(train, tmp_
     assert_same_run(tmp_path / "whole", tmp_path / "runs/whole")
 
 
+@pytest.mark.mpi
+def test_a_run_goes_on_to_the_same_bits_with_the_images_in_one_file(train, images, lockstep, tmp_path):
+    train("whole", 2)
+    (tmp_path / "runs/whole").rename(tmp_path / "whole")
+    train("whole", 2, train__max_steps=4)
+    run_process([lockstep, "data", "pack", "whole.yaml", "--out", "images.zip"], cwd=tmp_path, check=True)
+    shutil.rmtree(images)
+    said = train("whole", 2, words=["--resume", "runs/whole"], data__root="images.zip").stderr
+    assert "samples or the class names differ" not in said and "cannot open the memory" not in said
+    assert_same_run(tmp_path / "whole", tmp_path / "runs/whole")
+
+
 def test_eval_and_predict_need_no_training_images(train, images, lockstep, tmp_path):
     train("shapes")
     shutil.rmtree(images / "train")

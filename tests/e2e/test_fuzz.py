@@ -7,8 +7,8 @@ from process_kit import LONG_PATIENCE
 
 pytestmark = pytest.mark.about("base", "checkpoint", "cluster", "config", "data", "exported", "models", "report", "text")
 
-PARSERS = ["pt", "safetensors", "inspect", "csv", "idx", "rows", "jsonl", "png", "jpeg", "exported",
-           "vocabulary", "tokenizer", "bert-config", "tokens", "config", "past-config", "site", "scheduler",
+PARSERS = ["pt", "safetensors", "inspect", "csv", "npy", "npz", "columns", "images", "idx", "rows", "jsonl", "png",
+           "jpeg", "exported", "vocabulary", "tokenizer", "bert-config", "tokens", "config", "past-config", "site", "scheduler",
            "record", "metrics", "status"]
 
 

@@ -37,3 +37,11 @@ def test_the_column_called_label_is_the_label_and_stays_it(lockstep, run, mpirun
     told = run(lockstep, "eval", "own.yaml", "--checkpoint", "runs/own", cwd=tmp_path, check=True).stdout
     assert "on 16 samples" in told and "rose" in told
     assert mpirun(3, lockstep, "eval", "own.yaml", "--checkpoint", "runs/own", cwd=tmp_path, check=True).stdout == told
+    # packed: pack replaces no file, and a run on a pack is evaluated on any file
+    pack = [lockstep, "data", "pack", "own.yaml", *sets(task__label="Label"), "--out", "t.safetensors"]
+    assert [run(*pack, cwd=tmp_path).returncode for _ in range(2)] == [0, 2]
+    words = sets(task__file="t.safetensors", task__label="Label")
+    run(lockstep, "train", "own.yaml", *words, *sets(run__name="packed"), cwd=tmp_path, check=True)
+    write_flowers(tmp_path / "new.csv", ("Label", "a", "b", "class"))
+    words = ["--checkpoint", "runs/packed", *words, *sets(task__eval_file="new.csv")]
+    assert "on 80 samples" in run(lockstep, "eval", "own.yaml", *words, cwd=tmp_path, check=True).stdout

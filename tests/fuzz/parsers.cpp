@@ -9,7 +9,9 @@
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/data/csv.h"
+#include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_set.h"
+#include "lockstep/data/npy.h"
 #include "lockstep/data/pixels/image_file.h"
 #include "lockstep/data/rows/text_rows.h"
 #include "lockstep/exported/program.h"
@@ -41,6 +43,11 @@ void read_csv_file(const Path& folder, const std::string&) {
     } catch (const Error&) {  // and without a header it may be right
     }
   }
+}
+
+void read_arrays(const std::string& path) {
+  Arena arena;
+  read_csv(path, {.header = data::has_named_arrays(path)}, arena);
 }
 
 void read_idx(const Path& folder, const std::string&) {
@@ -102,6 +109,18 @@ const std::vector<Parser>& parsers() {
              checkpoint::inspect_file(path, [](Bytes) { return std::string(); });
            }),
       {"csv", "input.csv", read_csv_file},
+      file("npy", "input.npy", read_arrays),
+      file("npz", "input.npz", read_arrays),
+      file("columns", "input.safetensors", read_arrays),
+      file("images", "input.zip",
+           [](const std::string& path) {
+             Arena arena;
+             const auto archive = data::open_image_archive(path, arena);
+             const auto root = data::image_layout(path, &archive).train;
+             const auto classes = data::class_folders(root, &archive);
+             auto found = data::find_images(root, classes, classes, &archive);
+             data::remove_damaged(found, /*all_pixels=*/true);
+           }),
       {"idx", "input.idx", read_idx},
       {"rows", "input.tsv", [](const Path& folder, const std::string&) { read_rows(folder, "input.tsv"); }},
       {"jsonl", "input.jsonl",

@@ -5,7 +5,6 @@
 #include <functional>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/file.h"
 #include "peer.h"
 
 namespace lockstep::tasks {
@@ -43,22 +42,6 @@ TEST_F(KeptTokens, ComeBackAsTheyWere) {
   EXPECT_EQ(found.first_seen, wanted.first_seen);
   EXPECT_EQ(found.left_out, 4);
   EXPECT_FALSE(find("another key"));
-}
-
-TEST_F(KeptTokens, AreNotReadFromADamagedFile) {
-  keep();
-  const auto whole = base::read_text(kept);
-  for (size_t at = 0; at < whole.size(); at += 3) {
-    auto damaged = whole;
-    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    folder.write("a.tokens", damaged);
-    const auto found = find();
-    EXPECT_TRUE(!found || at::equal(found->tokens.ids, some().tokens.ids)) << at;
-  }
-  for (size_t size = 0; size < whole.size(); size += 61) {
-    folder.write("a.tokens", whole.substr(0, size));
-    EXPECT_FALSE(find()) << size;
-  }
 }
 
 TEST_F(KeptTokens, AreNotTrustedIfOthersCanWriteThem) {

@@ -11,16 +11,21 @@
 
 namespace lockstep::checkpoint {
 
-MappedFile::MappedFile(const std::string& path, const char* what, const char* hint) : path_(path) {
-  const base::RegularFile file(path, what, hint);
-  if (file.size() == 0) throw InputError("the file is empty", path, hint);
-  map_.emplace(file.number(), 0, file.size(), PROT_READ, MAP_PRIVATE, path);
+MappedFile::MappedFile(const std::string& path, const char* what, const char* hint)
+    : path_(path), file_(path, what, hint) {
+  if (file_.size() == 0) throw InputError("the file is empty", path, hint);
+  map_ = std::make_shared<base::FileMap>(file_.number(), 0, file_.size(), PROT_READ, MAP_PRIVATE, path);
 }
 
 at::Tensor copy_of(std::span<const uint8_t> bytes) {
   auto copy = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
   std::copy(bytes.begin(), bytes.end(), copy.mutable_data_ptr<uint8_t>());
   return copy;
+}
+
+at::Tensor view_of(const std::shared_ptr<base::FileMap>& map, std::span<const uint8_t> bytes) {
+  return at::from_blob(
+      const_cast<uint8_t*>(bytes.data()), {static_cast<int64_t>(bytes.size())}, [map](void*) {}, at::kByte);
 }
 
 namespace {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -92,15 +92,20 @@ class MappedFile {
     map_->refuse_cut();
     return value;
   }
-  /// Valid as long as this object.
+  /// Valid as long as this object, or its map.
   NamedBytes named() const { return {bytes(), path_}; }
+  const std::shared_ptr<base::FileMap>& map() const { return map_; }
+  int number() const { return file_.number(); }
 
  private:
   std::string path_;
-  std::optional<base::FileMap> map_;
+  base::RegularFile file_;
+  std::shared_ptr<base::FileMap> map_;
 };
 
 at::Tensor copy_of(std::span<const uint8_t> bytes);
+/// A view of a part of the map, which it keeps.
+at::Tensor view_of(const std::shared_ptr<base::FileMap>& map, std::span<const uint8_t> bytes);
 
 /// How a file describes a tensor.
 struct TensorClaim {

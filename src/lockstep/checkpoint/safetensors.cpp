@@ -101,14 +101,16 @@ class Reader {
                        kChecksumKey));
   }
 
-  Tree read() {
+  /// `as_tensor` makes a tensor of bytes from a part of the file.
+  template <class AsTensor>
+  Tree read(const AsTensor& as_tensor) {
     const auto entries = read_header();
     const auto data = input_.take(input_.left());
     check_cover(entries, data.size());
     auto tree = make_dict();
     for (const auto& entry : entries) {
       const auto bytes = data.subspan(entry.begin, entry.end - entry.begin);
-      put(tree, entry.name, checkpoint::rebuild_tensor(checkpoint::copy_of(bytes), entry.claim, input_));
+      put(tree, entry.name, checkpoint::rebuild_tensor(as_tensor(bytes), entry.claim, input_));
     }
     return tree;
   }
@@ -197,7 +199,13 @@ bool is_safetensors(std::span<const uint8_t> file) {
 Tree read_safetensors(std::span<const uint8_t> file, const std::string& name, bool& has_checksum) {
   Reader reader(file, name);
   has_checksum = reader.check_checksum();
-  return reader.read();
+  return reader.read(checkpoint::copy_of);
+}
+
+Tree map_safetensors(const MappedFile& file) {
+  Reader reader(file.bytes(), file.path());
+  reader.check_checksum();
+  return reader.read([&](std::span<const uint8_t> bytes) { return checkpoint::view_of(file.map(), bytes); });
 }
 
 Tree read_safetensors(const std::string& path) {

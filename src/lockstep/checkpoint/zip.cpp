@@ -144,7 +144,7 @@ class DirectoryReader {
     const auto extra = local.number<uint16_t>();
     if (local.text(name) != entry.name) damaged();
     local.skip(extra);
-    return {entry.name, entry.crc32, local.take(entry.packed), compressed};
+    return {entry.name, entry.name, entry.crc32, local.take(entry.packed), entry.size, compressed};
   }
 
   /// Overlapping records would let a small file hold a large one many times.
@@ -159,6 +159,31 @@ class DirectoryReader {
   const std::string& name_;
   const char* again_;
 };
+
+constexpr size_t kPart = size_t{1} << 20;
+constexpr const char* kFetchAgain = "fetch or copy the archive again";
+
+/// Decompresses into the sink. False if the data is damaged or ends early.
+bool inflate(std::span<const uint8_t> packed, const base::ByteSink& sink) {
+  z_stream stream{};
+  if (::inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, ::inflateEnd);
+  std::vector<uint8_t> part(kPart);
+  int result = Z_OK;
+  while (result == Z_OK) {
+    if (stream.avail_in == 0) {
+      const auto next = std::min<size_t>(packed.size(), std::numeric_limits<uInt>::max());
+      stream.next_in = const_cast<Bytef*>(packed.data());  // zlib's header is older than const
+      stream.avail_in = static_cast<uInt>(next);
+      packed = packed.subspan(next);
+    }
+    stream.next_out = part.data();
+    stream.avail_out = static_cast<uInt>(part.size());
+    result = ::inflate(&stream, Z_NO_FLUSH);
+    sink(part.data(), part.size() - stream.avail_out);
+  }
+  return result == Z_STREAM_END;
+}
 
 }  // namespace
 
@@ -202,39 +227,33 @@ std::span<const uint8_t> ZipArchive::bytes(const std::string& name, bool verify)
   return record.data;
 }
 
+void ZipArchive::unpack(const ZipRecord& record, const base::ByteSink& sink) const {
+  constexpr uint64_t kBestRatio = 1032;  // of deflate: https://zlib.net/zlib_tech.html
+  uint32_t sum = 0;
+  uint64_t size = 0;
+  const auto damaged = [&] {
+    throw InputError(format("{} is damaged in the archive", base::printable(record.name)), file_.name,
+                     again_);
+  };
+  const base::ByteSink checked = [&](const void* data, size_t more) {
+    if ((size += more) > record.size) damaged();
+    sum = crc32_of({static_cast<const uint8_t*>(data), more}, sum);
+    sink(data, more);
+  };
+  if (record.size / kBestRatio > record.data.size()) damaged();
+  bool whole = true;
+  if (record.compressed) {
+    whole = inflate(record.data, checked);
+  } else {
+    checked(record.data.data(), record.data.size());
+  }
+  if (!whole || size != record.size || sum != record.crc32) damaged();
+}
+
 std::string ZipArchive::text(const std::string& name) const {
   const auto found = bytes(name);
   return {found.begin(), found.end()};
 }
-
-namespace {
-
-constexpr size_t kPart = size_t{1} << 20;
-constexpr const char* kFetchAgain = "fetch or copy the archive again";
-
-/// Decompresses into the sink. False if the data is damaged or ends early.
-bool inflate(std::span<const uint8_t> packed, const base::ByteSink& sink) {
-  z_stream stream{};
-  if (::inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
-  const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, ::inflateEnd);
-  std::vector<uint8_t> part(kPart);
-  int result = Z_OK;
-  while (result == Z_OK) {
-    if (stream.avail_in == 0) {
-      const auto next = std::min<size_t>(packed.size(), std::numeric_limits<uInt>::max());
-      stream.next_in = const_cast<Bytef*>(packed.data());  // zlib's header is older than const
-      stream.avail_in = static_cast<uInt>(next);
-      packed = packed.subspan(next);
-    }
-    stream.next_out = part.data();
-    stream.avail_out = static_cast<uInt>(part.size());
-    result = ::inflate(&stream, Z_NO_FLUSH);
-    sink(part.data(), part.size() - stream.avail_out);
-  }
-  return result == Z_STREAM_END;
-}
-
-}  // namespace
 
 bool is_unpacked(const std::string& archive, const std::string& member, const std::string& path) {
   const MappedFile mapped(archive, "the archive", kFetchAgain);
@@ -254,20 +273,7 @@ void unpack(const std::string& archive, const std::string& member, const std::st
   const ZipArchive zip(mapped.named(), kFetchAgain);
   const auto& record = zip.member(member);
   base::remove_stale_partials(path);
-  base::write_whole(path, [&](const base::ByteSink& sink) {
-    uint32_t sum = 0;
-    const base::ByteSink summed = [&](const void* data, size_t size) {
-      sum = crc32_of({static_cast<const uint8_t*>(data), size}, sum);
-      sink(data, size);
-    };
-    bool whole = true;
-    if (record.compressed)
-      whole = inflate(record.data, summed);
-    else
-      summed(record.data.data(), record.data.size());
-    if (!whole || sum != record.crc32)
-      throw InputError(format("{} is damaged in the archive", member), archive, kFetchAgain);
-  });
+  base::write_whole(path, [&](const base::ByteSink& sink) { zip.unpack(record, sink); });
 }
 
 void write_archive(const base::ByteSink& sink,

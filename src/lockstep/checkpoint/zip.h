@@ -24,8 +24,10 @@ bool is_zip(std::span<const uint8_t> file);
 
 struct ZipRecord {
   std::string name;  // without the archive's own folder
+  std::string path;  // with it
   uint32_t crc32 = 0;
   std::span<const uint8_t> data;  // as it lies in the file
+  uint64_t size = 0;              // unpacked
   bool compressed = false;
 };
 
@@ -42,6 +44,8 @@ class ZipArchive {
   /// without `verify` the checksum is not computed.
   std::span<const uint8_t> bytes(const std::string& name, bool verify = true) const;
   std::string text(const std::string& name) const;
+  /// Passes a record's unpacked data to the sink. InputError if it is damaged, before more than its size.
+  void unpack(const ZipRecord& record, const base::ByteSink& sink) const;
   /// A record by its whole name. InputError if it is missing.
   const ZipRecord& member(const std::string& name) const;
 

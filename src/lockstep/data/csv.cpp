@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/npy.h"
 #include "lockstep/data/rows/fields.h"
 #include "lockstep/data/rows/line_reader.h"
 #include "lockstep/data/rows/text_rows.h"
@@ -268,8 +269,9 @@ Extent extent_of(const std::string& path, bool header) {
   return extent;
 }
 
-data::TextLayout layout_of(const CsvOptions& options) {
-  return {.delimiter = options.delimiter, .header = options.header};
+std::unique_ptr<data::TextRows> open_file(const std::string& path, const CsvOptions& options) {
+  if (data::is_array_file(path)) return std::make_unique<data::ArrayRows>(path);
+  return data::open_table(path, {.delimiter = options.delimiter, .header = options.header});
 }
 
 /// A field has at least one byte. If the first line promises more fields than the file can have, a row is too
@@ -277,7 +279,7 @@ data::TextLayout layout_of(const CsvOptions& options) {
 void check_room(const std::string& path, const Extent& extent, const CsvOptions& options,
                 const Columns& columns) {
   if (static_cast<int64_t>(columns.count) <= (extent.bytes + extent.lines) / extent.lines) return;
-  const auto rows = data::open_table(path, layout_of(options));
+  const auto rows = data::open_table(path, {.delimiter = options.delimiter, .header = options.header});
   std::vector<std::string_view> fields;
   while (rows->next(fields)) continue;
 }
@@ -306,7 +308,9 @@ std::vector<std::vector<std::string>> values_in(const std::string& path, const C
   if (options.categories.empty()) return values;
   std::vector<data::Labels> found;
   for (const auto& name : columns.names) found.emplace_back(0, std::vector<std::string>(), name);
-  const auto rows = data::open_table(path, layout_of(options));
+  const auto rows = open_file(path, options);
+  if (auto* const numbers = dynamic_cast<data::ArrayRows*>(rows.get()))
+    for (const size_t i : columns.features) numbers->read_as_text(i);
   const Where where = [&rows] { return rows->where(); };
   std::vector<std::string_view> fields;
   while (rows->next(fields))
@@ -343,13 +347,15 @@ char find_delimiter(const std::string& path) {
 }
 
 std::vector<std::string> first_csv_line(const std::string& path, char delimiter) {
-  return data::open_table(path, {.delimiter = delimiter})->columns();
+  return open_file(path, {.delimiter = delimiter})->columns();
 }
 
 CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& arena) {
-  const auto extent = extent_of(path, options.header);
-  const auto columns = choose_columns(data::open_table(path, layout_of(options))->columns(), options, path);
-  check_room(path, extent, options, columns);
+  auto extent = data::is_array_file(path) ? Extent() : extent_of(path, options.header);
+  const auto rows = open_file(path, options);
+  const auto columns = choose_columns(rows->columns(), options, path);
+  auto* const numbers = dynamic_cast<data::ArrayRows*>(rows.get());
+  numbers ? void(extent.lines = numbers->size()) : check_room(path, extent, options, columns);
   CsvTable table;
   table.columns = columns.names;
   table.label = columns.label_key;
@@ -369,9 +375,17 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   std::vector<data::Labels> categories;
   for (size_t c = 0; c < columns.names.size(); ++c)
     categories.emplace_back(0, table.values[c], columns.names[c]);
-  const auto rows = data::open_table(path, layout_of(options));
+  if (numbers && label) numbers->read_as_text(*columns.label);
+  for (size_t c = 0; numbers && c < columns.features.size(); ++c)
+    if (!table.values[c].empty()) numbers->read_as_text(columns.features[c]);
   const Where where = [&rows] { return rows->where(); };
   std::vector<std::string_view> fields;
+  const auto number_in = [&](size_t c, size_t column, bool first) {
+    if (!numbers || numbers->is_text(column)) return cells.number(c, fields[column], first, where);
+    const auto value = numbers->number(column);
+    if (std::isfinite(value)) return value;
+    return cells.number(c, std::isnan(value) ? "nan" : "inf", false, where);
+  };
   int64_t kept = 0, read = 0;
   for (; rows->next(fields); ++read) {
     if (read == extent.lines)
@@ -389,13 +403,13 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
         whole = known && whole;
         out += width;
       } else {
-        *out = cells.number(c, field, first, where);
+        *out = number_in(c, columns.features[c], first);
         whole = !std::isnan(*out++) && whole;
       }
     }
     bool known = true;
     if (number) {
-      number[kept] = cells.number(cells.label(), fields[*columns.label], first, where);
+      number[kept] = number_in(cells.label(), *columns.label, first);
       known = !std::isnan(number[kept]);
     } else if (label) {
       known = cells.has_class(cells.label(), fields[*columns.label], where);

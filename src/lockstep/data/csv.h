@@ -54,9 +54,10 @@ struct CsvTable {
   std::vector<std::string> feature_names() const;
 };
 
-/// Reads True and False as 1 and 0, and decimal commas if the delimiter is not a comma. Throws InputError for
-/// rows of unequal length, cells that are not finite numbers (one error for all columns), two columns with
-/// the same name, labels that look like measurements or free text, or a file without rows.
+/// Reads a CSV, or a file of arrays (npy.h). True and False become 1 and 0, and decimal commas if the
+/// delimiter is not a comma. Throws InputError for rows of unequal length, cells that are not finite numbers
+/// (one error for all columns), two columns with the same name, labels that look like measurements or free
+/// text, or a file without rows.
 CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& arena);
 
 /// Returns `;` or a tab if it splits the first two rows into equally many fields, else a comma.

@@ -17,7 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/pixels/image_file.h"
+#include "lockstep/checkpoint/zip.h"
 #include "lockstep/data/rows/fields.h"
 
 namespace lockstep::data {
@@ -68,19 +68,30 @@ bool is_hidden(const std::string& name) {
   return name.starts_with('.');
 }
 
-std::vector<std::string> visible_folders(const std::string& root) {
+std::vector<std::string> visible_folders(const std::string& root, const ImageArchive* archive) {
   std::vector<std::string> names;
-  for (const auto& entry : entries_of(root)) {
-    const std::string name = entry.path().filename();
-    if (!is_hidden(name) && is_folder(entry)) names.push_back(name);
+  if (archive) {
+    const auto below = root + "/";
+    for (auto at = archive->files.lower_bound(below);
+         at != archive->files.end() && at->first.starts_with(below);) {
+      const auto end = at->first.find('/', below.size());
+      const auto name = at->first.substr(below.size(), end - below.size());
+      if (end != name.npos && !is_hidden(name)) names.push_back(name);
+      at = end == name.npos ? std::next(at) : archive->files.lower_bound(below + name + char{'/' + 1});
+    }
+  } else {
+    for (const auto& entry : entries_of(root)) {
+      const std::string name = entry.path().filename();
+      if (!is_hidden(name) && is_folder(entry)) names.push_back(name);
+    }
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 
-bool holds_folders(const std::string& folder) {
+bool holds_folders(const std::string& folder, const ImageArchive* archive) {
   std::error_code none;
-  return fs::is_directory(folder, none) && !visible_folders(folder).empty();
+  return (archive || fs::is_directory(folder, none)) && !visible_folders(folder, archive).empty();
 }
 
 // On foreign disks, macOS writes metadata for photo.jpg to ._photo.jpg.
@@ -111,35 +122,66 @@ void walk(FoundImages& found, const std::string& below, int depth, int64_t& fold
   }
 }
 
-void add_class(const std::string& below, int64_t label, FoundImages& found) {
+void walk(FoundImages& found, const std::string& below, const ImageArchive& archive,
+          std::vector<FolderAndName>& files) {
+  const auto folder = found.root + "/" + below + "/";
+  for (auto at = archive.files.lower_bound(folder);
+       at != archive.files.end() && at->first.starts_with(folder); ++at) {
+    const fs::path path = at->first.substr(found.root.size() + 1);
+    if (is_image(path.filename()))
+      files.emplace_back(path.parent_path(), path.filename());
+    else
+      found.left_out += !is_hidden(path.filename());
+  }
+}
+
+void add_class(const std::string& below, int64_t label, FoundImages& found, const ImageArchive* archive) {
   std::vector<FolderAndName> files;
   int64_t folders = 0;
-  walk(found, below, 0, folders, files);
+  archive ? walk(found, below, *archive, files) : walk(found, below, 0, folders, files);
   std::sort(files.begin(), files.end());
   for (const auto& [folder, name] : files) {
     found.files.push_back(folder.empty() ? name : folder + "/" + name);
     found.labels.push_back(label);
+    if (archive) found.places.push_back(archive->files.at(found.root + "/" + found.files.back()));
   }
 }
 
 }  // namespace
 
-ImageFolders image_layout(const std::string& root) {
+ImageArchive open_image_archive(const std::string& path, Arena& arena) {
+  const checkpoint::MappedFile file(path, "the archive of images", kLayout);
+  const checkpoint::ZipArchive zip(file.named(), "copy the archive again, or make a new one");
+  const auto& records = zip.records();
+  const auto around = records.empty() ? "" : records[0].path.substr(0, records[0].path.find('/') + 1);
+  const bool all = std::ranges::all_of(records, [&](auto& one) { return one.path.starts_with(around); });
+  ImageArchive archive{.files = {}, .bytes = checkpoint::view_of(file.map(), file.bytes())};
+  for (const auto& record : records) {
+    if (record.path.ends_with('/')) continue;  // a folder
+    const auto begin = zip.bytes(record.name, /*verify=*/false).data() - file.bytes().data();
+    archive.files[path + "/" + record.path.substr(all ? around.size() : 0)] = {
+        begin, begin + std::ssize(record.data)};
+  }
+  arena.add_file(file.map(), file.number());
+  return file.whole(std::move(archive));
+}
+
+ImageFolders image_layout(const std::string& root, const ImageArchive* archive) {
   std::error_code none;
-  if (!fs::is_directory(root, none)) {
+  if (!archive && !fs::is_directory(root, none)) {
     throw InputError(fs::exists(root, none) ? "data.root is a file, not a folder" : "there is no such folder",
                      shown(root), kLayout);
   }
   // a class may be called train
-  if (!holds_folders(root + "/train")) return {root, {}};
+  if (!holds_folders(root + "/train", archive)) return {root, {}};
   for (const char* name : kEvalFolders) {
-    if (holds_folders(root + "/" + name)) return {root + "/train", root + "/" + name};
+    if (holds_folders(root + "/" + name, archive)) return {root + "/train", root + "/" + name};
   }
   return {root + "/train", {}};
 }
 
-std::vector<std::string> class_folders(const std::string& root) {
-  auto names = visible_folders(root);
+std::vector<std::string> class_folders(const std::string& root, const ImageArchive* archive) {
+  auto names = visible_folders(root, archive);
   for (const auto& name : names) {
     if (base::invalid_utf8(name))
       throw InputError("the class's name is not UTF-8", shown(root + "/" + name), "rename the folder");
@@ -149,21 +191,22 @@ std::vector<std::string> class_folders(const std::string& root) {
 }
 
 FoundImages find_images(const std::string& root, const std::vector<std::string>& folders,
-                        const std::vector<std::string>& classes) {
+                        const std::vector<std::string>& classes, const ImageArchive* archive) {
   FoundImages found{.root = root, .files = {}, .labels = {}};
+  if (archive) found.bytes = archive->bytes;
   for (const auto& folder : folders) {
     const auto place = std::find(classes.begin(), classes.end(), folder);
     if (place == classes.end())
       throw InputError(format("the training set has no class {}", base::printable(folder)),
                        shown(root + "/" + folder), "add images of it to the training set, or remove it here");
-    add_class(folder, place - classes.begin(), found);
+    add_class(folder, place - classes.begin(), found, archive);
   }
   return found;
 }
 
 FoundImages find_images(const std::string& folder) {
   FoundImages found{.root = folder, .files = {}, .labels = {}};
-  add_class("", 0, found);
+  add_class("", 0, found, nullptr);
   found.labels.clear();
   return found;
 }
@@ -173,6 +216,19 @@ std::string ImageList::file(int64_t index) const {
   const int64_t begin = index == 0 ? 0 : end[-1];
   return {reinterpret_cast<const char*>(names.const_data_ptr<uint8_t>()) + begin,
           static_cast<size_t>(*end - begin)};
+}
+
+namespace {
+
+std::span<const uint8_t> part_of(const at::Tensor& bytes, const int64_t* place) {
+  return {bytes.const_data_ptr<uint8_t>() + place[0], static_cast<size_t>(place[1] - place[0])};
+}
+
+}  // namespace
+
+const Pixels& ImageList::read(int64_t index, ImageReader& reader) const {
+  if (places.numel() == 0) return reader.read(path(index));
+  return reader.read(part_of(bytes, places.const_data_ptr<int64_t>() + 2 * index), path(index));
 }
 
 ImageList image_list(const FoundImages& found) {
@@ -185,9 +241,13 @@ ImageList image_list(const FoundImages& found) {
   ImageList list{.root = found.root,
                  .names = at::empty({static_cast<int64_t>(names.size())}, at::kByte),
                  .ends = at::tensor(ends, at::kLong),
-                 .labels = {}};
+                 .labels = {},
+                 .places = at::empty({std::ssize(found.places), 2}, at::kLong),
+                 .bytes = found.bytes};
   if (!names.empty()) std::memcpy(list.names.mutable_data_ptr<uint8_t>(), names.data(), names.size());
   if (found.labels.size() == found.files.size()) list.labels = at::tensor(found.labels, at::kLong);
+  if (!found.places.empty())
+    std::memcpy(list.places.mutable_data_ptr<int64_t>(), found.places.data(), list.places.nbytes());
   return list;
 }
 
@@ -200,7 +260,7 @@ Batch ImageFolderSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
   ImageReader reader;
   Resampler resampler;
   for (const int64_t index : indices) {
-    const auto& image = reader.read(list_.path(index));
+    const auto& image = list_.read(index, reader);
     const auto [scaling, flipped] = epoch_
                                         ? drawn_view(image.height, image.width, look_.height, look_.width,
                                                      look_.augment, look_.seed, *epoch_, index)
@@ -252,10 +312,11 @@ std::vector<Damage> remove_damaged(FoundImages& images, bool all_pixels) {
     return [&, reader = std::make_shared<ImageReader>()](int64_t i) {
       const auto path = images.root + "/" + images.files[i];
       try {
-        if (all_pixels) {
-          reader->read(path);
+        if (!images.places.empty()) {
+          const auto bytes = part_of(images.bytes, images.places[i].data());
+          all_pixels ? void(reader->read(bytes, path)) : reader->check(bytes, path);
         } else {
-          reader->check(path);
+          all_pixels ? void(reader->read(path)) : reader->check(path);
         }
       } catch (const DamagedImage& bad) {
         const std::lock_guard lock(mutex);
@@ -274,10 +335,12 @@ std::vector<Damage> remove_damaged(FoundImages& images, bool all_pixels) {
       continue;
     }
     std::swap(images.files[kept], images.files[i]);
+    if (!images.places.empty()) images.places[kept] = images.places[i];
     images.labels[kept++] = images.labels[i];
   }
   images.files.resize(kept);
   images.labels.resize(kept);
+  images.places.resize(std::min(kept, images.places.size()));
   return damaged;
 }
 

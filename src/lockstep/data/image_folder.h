@@ -3,17 +3,31 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/node_share.h"
+#include "lockstep/data/pixels/image_file.h"
 #include "lockstep/data/pixels/resample.h"
 
 namespace lockstep::data {
+
+/// A zip archive of such folders, not compressed.
+struct ImageArchive {
+  std::map<std::string, std::array<int64_t, 2>> files;  // ARCHIVE/PATH: where it begins and ends in `bytes`
+  at::Tensor bytes;
+};
+/// Leaves out a folder around all others. Throws InputError if the archive is damaged or compressed.
+ImageArchive open_image_archive(const std::string& path, Arena& arena);
+
+// Folders are on a disk, or in the archive.
 
 /// The images are in FOLDER/train/CLASS and FOLDER/val/CLASS (or eval, or test), or in FOLDER/CLASS.
 struct ImageFolders {
@@ -21,23 +35,25 @@ struct ImageFolders {
   std::string eval;  // empty = a part of train
 };
 /// Throws InputError if there is no such folder.
-ImageFolders image_layout(const std::string& root);
+ImageFolders image_layout(const std::string& root, const ImageArchive* archive = nullptr);
 
 /// The names of the class folders, sorted. Throws InputError if there are none, or if one is not UTF-8.
-std::vector<std::string> class_folders(const std::string& root);
+std::vector<std::string> class_folders(const std::string& root, const ImageArchive* archive = nullptr);
 
 /// The images of a folder, in ImageFolder's order.
 struct FoundImages {
   std::string root;
-  std::vector<std::string> files;  // under root
-  std::vector<int64_t> labels;     // index in `classes`; empty without classes
-  int64_t left_out = 0;            // number of other files
+  std::vector<std::string> files;                   // under root
+  std::vector<int64_t> labels;                      // index in `classes`; empty without classes
+  int64_t left_out = 0;                             // number of other files
+  std::vector<std::array<int64_t, 2>> places = {};  // ImageArchive's, and its bytes
+  at::Tensor bytes = {};
 };
 
 /// The .png, .jpg and .jpeg files (in any case) below these class folders. Throws InputError for a
 /// folder that cannot be read, and for circular links.
 FoundImages find_images(const std::string& root, const std::vector<std::string>& folders,
-                        const std::vector<std::string>& classes);
+                        const std::vector<std::string>& classes, const ImageArchive* archive = nullptr);
 
 /// The images of one folder, without classes.
 FoundImages find_images(const std::string& folder);
@@ -48,10 +64,14 @@ struct ImageList {
   at::Tensor names;   // uint8, the paths one after the other
   at::Tensor ends;    // int64 [files], the end of each path in `names`
   at::Tensor labels;  // int64 [files]; undefined without classes
+  at::Tensor places;  // int64 [files, 2] in an archive, else empty
+  at::Tensor bytes;   // of the archive
 
   int64_t size() const { return ends.size(0); }
   std::string file(int64_t index) const;
   std::string path(int64_t index) const { return root.empty() ? file(index) : root + "/" + file(index); }
+  /// Its pixels, until the reader's next call. Throws what ImageReader::read() does.
+  const Pixels& read(int64_t index, ImageReader& reader) const;
 };
 ImageList image_list(const FoundImages& found);
 

@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 using Map = std::shared_ptr<base::FileMap>;
 
-constexpr const char* kWhere = "the memory that the ranks of this node share";
+constexpr const char* kWhere = "the memory or file that the ranks of this node share";
 
 at::Tensor view_of(const Map& map, int64_t place, at::IntArrayRef shape, at::ScalarType type) {
   return at::from_blob(
@@ -43,8 +43,9 @@ struct stat facts_of(const base::Descriptor& file) {
 /// An anonymous file in memory. Each tensor begins on a page of its own.
 struct Arena::File {
   struct Part {
-    int64_t offset;
+    int64_t offset;  // in the file
     Map map;
+    size_t file = 0;  // 0 = the one in memory
   };
 
   File() : file(::memfd_create("lockstep-data", MFD_CLOEXEC)) {
@@ -68,18 +69,20 @@ struct Arena::File {
     return view_of(map, 0, shape, type);
   }
 
-  /// Where the tensor's data lies in the file. A tensor from elsewhere is copied into it first.
-  int64_t place(at::Tensor& tensor) {
+  /// Where the tensor's data lies: the number of a file, and the offset there. A tensor from elsewhere is
+  /// copied into the file in memory first.
+  std::pair<size_t, int64_t> place(at::Tensor& tensor) {
     const auto* data = static_cast<const char*>(tensor.const_data_ptr());
-    for (const auto& [offset, map] : parts)
-      if (tensor.is_contiguous() && map->holds(data)) return offset + (data - map->data());
+    for (const auto& [offset, map, number] : parts)
+      if (tensor.is_contiguous() && map->holds(data)) return {number, offset + (data - map->data())};
     tensor = empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor);
-    return parts.back().offset;
+    return {0, parts.back().offset};
   }
 
   base::Descriptor file;
   int64_t end = 0;
   std::vector<Part> parts;
+  std::vector<base::Descriptor> others = {};  // files 1, 2, ...
 };
 
 Arena::Arena() = default;
@@ -87,6 +90,12 @@ Arena::~Arena() = default;
 
 at::Tensor Arena::empty(at::IntArrayRef shape, at::ScalarType type) {
   return file_ ? file_->empty(shape, type) : at::empty(shape, at::TensorOptions(type));
+}
+
+void Arena::add_file(const std::shared_ptr<base::FileMap>& map, int file) {
+  if (!file_) return;
+  file_->others.emplace_back(::fcntl(file, F_DUPFD_CLOEXEC, 0));
+  file_->parts.push_back({0, map, file_->others.size()});
 }
 
 /// One call of share_on_node().
@@ -135,20 +144,25 @@ class NodeLoad {
   }
 
   std::string offer() {
-    auto tensors = Json::array();
-    for (auto& tensor : set_.tensors)
-      tensors.push_back({{"place", arena_.file_->place(tensor)},
+    auto tensors = Json::array(), files = Json::array();
+    for (auto& tensor : set_.tensors) {
+      const auto [file, place] = arena_.file_->place(tensor);
+      tensors.push_back({{"file", file},
+                         {"place", place},
                          {"type", static_cast<int>(tensor.scalar_type())},
                          {"shape", tensor.sizes().vec()}});
-    const auto& file = arena_.file_->file;
-    const auto facts = facts_of(file);
+    }
+    const auto add = [&](const base::Descriptor& file) {
+      const auto facts = facts_of(file);
+      files.push_back({{"path", format("/proc/{}/fd/{}", ::getpid(), file.number())},
+                       {"device", facts.st_dev},
+                       {"inode", facts.st_ino},
+                       {"size", facts.st_size}});
+    };
+    add(arena_.file_->file);
+    for (const auto& file : arena_.file_->others) add(file);
     std::string bytes;  // not as text: a set's text may contain any byte
-    Json::to_msgpack({{"node", node_.node_rank},
-                      {"path", format("/proc/{}/fd/{}", ::getpid(), file.number())},
-                      {"inode", facts.st_ino},
-                      {"size", facts.st_size},
-                      {"text", set_.text},
-                      {"tensors", tensors}},
+    Json::to_msgpack({{"node", node_.node_rank}, {"files", files}, {"text", set_.text}, {"tensors", tensors}},
                      bytes);
     return bytes;
   }
@@ -164,16 +178,23 @@ class NodeLoad {
   }
 
   bool map_offer(const Json& offer) {
-    const auto path = offer.at("path").get<std::string>();
-    const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    const auto facts = facts_of(file);
-    if (!file || offer.at("size") != facts.st_size || offer.at("inode") != facts.st_ino) return false;
+    std::vector<Map> maps;
+    for (const auto& made : offer.at("files")) {
+      const base::Descriptor file(
+          ::open(made.at("path").get<std::string>().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+      const auto facts = facts_of(file);
+      if (!file || made.at("size") != facts.st_size || made.at("inode") != facts.st_ino ||
+          made.at("device") != facts.st_dev)
+        return false;
+      maps.push_back(facts.st_size == 0 ? nullptr  // no tensors
+                                        : std::make_shared<base::FileMap>(file.number(), 0,
+                                                                          static_cast<size_t>(facts.st_size),
+                                                                          PROT_READ, MAP_SHARED, kWhere));
+    }
     offer.at("text").get_to(set_.text);
-    if (facts.st_size == 0) return true;  // no tensors
-    const auto map = std::make_shared<base::FileMap>(file.number(), 0, static_cast<size_t>(facts.st_size),
-                                                     PROT_READ, MAP_SHARED, kWhere);
     for (const auto& tensor : offer.at("tensors"))
-      set_.tensors.push_back(view_of(map, tensor.at("place"), tensor.at("shape").get<std::vector<int64_t>>(),
+      set_.tensors.push_back(view_of(maps.at(tensor.at("file")), tensor.at("place"),
+                                     tensor.at("shape").get<std::vector<int64_t>>(),
                                      static_cast<at::ScalarType>(tensor.at("type").get<int>())));
     return true;
   }

@@ -10,6 +10,10 @@
 
 namespace lockstep {
 
+namespace base {
+class FileMap;
+}
+
 /// This process's place in the job, and how the job's ranks exchange strings.
 struct NodeShare {
   int local_rank = 0;
@@ -27,6 +31,9 @@ class Arena {
   Arena(Arena&&) = delete;
   /// An uninitialized tensor of that shape and type.
   at::Tensor empty(at::IntArrayRef shape, at::ScalarType type);
+  /// The other ranks map the file, too, for tensors in it, instead of copies. It is mapped from its first
+  /// byte.
+  void add_file(const std::shared_ptr<base::FileMap>& map, int file);
 
  private:
   friend class NodeLoad;
@@ -34,7 +41,8 @@ class Arena {
   std::unique_ptr<File> file_;  // null: private memory
 };
 
-/// A loaded set: tensors, which are copied into the arena if they are not in it, and any other data.
+/// A loaded set: tensors, which are copied into the arena if they are not in it or in one of its files, and
+/// any other data.
 struct SharedSet {
   std::vector<at::Tensor> tensors;
   std::string text;

@@ -1,6 +1,7 @@
 // A folder of images per class, PNG or JPEG, decoded as batches are made.
 #include <ATen/ATen.h>
 #include <ATen/core/Tensor.h>
+#include <caffe2/serialize/inline_container.h>
 
 #include <algorithm>
 #include <array>
@@ -15,16 +16,20 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/zip.h"
+#include "lockstep/data/catalog.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_set.h"
 #include "lockstep/data/pixels/image_file.h"
 #include "lockstep/options/settings.h"
 #include "lockstep/tasks/balance.h"
+#include "lockstep/tasks/packed.h"
 #include "lockstep/tasks/task.h"
 
 namespace lockstep::tasks {
@@ -37,15 +42,30 @@ struct FolderSets {
   std::vector<std::string> notes;
 };
 
-data::ImageFolders layout_of(const TaskConfig& settings) {
+/// data.root: a folder, or an archive of one.
+struct Source {
+  std::optional<data::ImageArchive> archive = {};
+  data::ImageFolders layout = {};
+
+  const data::ImageArchive* in() const { return archive ? &*archive : nullptr; }
+};
+
+Source open_source(const TaskConfig& settings, Arena& arena) {
   if (settings.data.root.empty())
     throw InputError("the folder task needs a folder", "data.root",
                      "set data.root to a folder with train/CLASS/*.jpg or CLASS/*.jpg");
-  if (!settings.data.stage.empty())
-    throw InputError(
-        "data.stage copies single files, not a folder of images", "data.stage",
-        "unpack an archive of the images on the node's disk in the job script, and set data.root to it");
-  return data::image_layout(base::find_path(settings.data.root));
+  auto root = base::find_path(settings.data.root);
+  Source source;
+  std::error_code none;
+  if (std::filesystem::is_regular_file(root, none)) {
+    root = data::stage_file(root, settings.data.stage);
+    source.archive = data::open_image_archive(root, arena);
+  } else if (!settings.data.stage.empty()) {
+    throw InputError("data.stage copies single files, not a folder of images", "data.stage",
+                     "pack it into one file: lockstep data pack");
+  }
+  source.layout = data::image_layout(root, source.in());
+  return source;
 }
 
 std::string named(const std::vector<data::Damage>& damaged) {
@@ -72,8 +92,9 @@ void check_images(const TaskConfig& settings, data::FoundImages& images) {
 }
 
 data::FoundImages images_of(const TaskConfig& settings, const std::string& root,
-                            const std::vector<std::string>& classes, std::vector<std::string>& notes) {
-  auto images = data::find_images(root, data::class_folders(root), classes);
+                            const std::vector<std::string>& classes, std::vector<std::string>& notes,
+                            const data::ImageArchive* archive) {
+  auto images = data::find_images(root, data::class_folders(root, archive), classes, archive);
   if (images.files.empty())
     throw InputError("there are no images in the class folders", base::printable(root, 4096),
                      "put .png, .jpg or .jpeg files there");
@@ -85,10 +106,11 @@ data::FoundImages images_of(const TaskConfig& settings, const std::string& root,
 }
 
 data::FoundImages images_at(const data::FoundImages& from, const std::vector<int64_t>& places) {
-  data::FoundImages some{.root = from.root, .files = {}, .labels = {}};
+  data::FoundImages some{.root = from.root, .files = {}, .labels = {}, .bytes = from.bytes};
   for (const int64_t place : places) {
     some.files.push_back(from.files[place]);
     some.labels.push_back(from.labels[place]);
+    if (!from.places.empty()) some.places.push_back(from.places[place]);
   }
   return some;
 }
@@ -133,9 +155,9 @@ void count_bytes(const data::Pixels& image, Counts& counts) {
 }
 
 // From images spread evenly over the sorted list, not augmented. Counts are exact in any order of summation.
-Counts counts_of(const data::FoundImages& train, const data::ImageTransform& look) {
+Counts counts_of(const data::ImageList& train, const data::ImageTransform& look) {
   constexpr int64_t kMost = 1000;
-  const auto all = static_cast<int64_t>(train.files.size()), taken = std::min(all, kMost);
+  const auto all = train.size(), taken = std::min(all, kMost);
   Counts sum{};
   std::mutex mutex;
   data::parallel_each(taken, data::thread_count(), [&] {
@@ -144,7 +166,7 @@ Counts counts_of(const data::FoundImages& train, const data::ImageTransform& loo
       data::Resampler resampler;
     };
     return [&, own = std::make_shared<Own>()](int64_t i) {
-      const auto& image = own->reader.read(train.root + "/" + train.files[i * all / taken]);
+      const auto& image = train.read(i * all / taken, own->reader);
       const auto view = data::middle_view(image.height, image.width, look.height, look.width);
       Counts counts{};
       count_bytes(own->resampler.scale(image, view.scaling), counts);
@@ -171,19 +193,19 @@ at::Tensor table_of_counts(const Counts& counts) {
   return normalize_table(means, deviations);
 }
 
-FolderSets folder_sets(const TaskConfig& settings) {
-  const auto layout = layout_of(settings);
+FolderSets folder_sets(const TaskConfig& settings, const Source& source) {
+  const auto& layout = source.layout;
   FolderSets sets;
-  sets.classes = data::class_folders(layout.train);
+  sets.classes = data::class_folders(layout.train, source.in());
   if (sets.classes.size() < 2)
     throw InputError(
         format("the only class is {}: there is nothing to learn", base::printable(sets.classes[0])),
         base::printable(layout.train, 4096), "give each class a folder of its own");
-  sets.train = images_of(settings, layout.train, sets.classes, sets.notes);
+  sets.train = images_of(settings, layout.train, sets.classes, sets.notes, source.in());
   if (layout.eval.empty()) {
     split(settings, sets);
   } else {
-    sets.eval = images_of(settings, layout.eval, sets.classes, sets.notes);
+    sets.eval = images_of(settings, layout.eval, sets.classes, sets.notes, source.in());
   }
   check_classes(sets, layout.train);
   if (sets.eval.files.empty() && settings.evaluates)
@@ -193,16 +215,17 @@ FolderSets folder_sets(const TaskConfig& settings) {
 }
 
 /// Only the evaluation set if it has a folder of its own.
-FolderSets folder_eval_set(const TaskConfig& settings, const std::vector<std::string>& classes) {
-  const auto layout = layout_of(settings);
-  if (layout.eval.empty()) return folder_sets(settings);
+FolderSets folder_eval_set(const TaskConfig& settings, Arena& arena,
+                           const std::vector<std::string>& classes) {
+  const auto source = open_source(settings, arena);
+  if (source.layout.eval.empty()) return folder_sets(settings, source);
   FolderSets sets{.classes = classes, .train = {}, .eval = {}, .notes = {}};
-  sets.eval = images_of(settings, layout.eval, classes, sets.notes);
+  sets.eval = images_of(settings, source.layout.eval, classes, sets.notes, source.in());
   return sets;
 }
 
 /// What each byte becomes by task.normalize, [3, 256]. `standard` looks at up to 1,000 of the images.
-at::Tensor folder_table(const TaskConfig& settings, const data::FoundImages& train) {
+at::Tensor folder_table(const TaskConfig& settings, const data::ImageList& train) {
   const auto& task = settings.task;
   if (task.normalize == "standard") return table_of_counts(counts_of(train, folder_look(settings)));
   if (task.normalize == "none") return normalize_table({0, 0, 0}, {1, 1, 1});
@@ -214,32 +237,38 @@ at::Tensor folder_table(const TaskConfig& settings, const data::FoundImages& tra
 
 void add_list(const data::FoundImages& images, SharedSet& set) {
   const auto list = data::image_list(images);
-  set.tensors.insert(set.tensors.end(), {list.names, list.ends, list.labels});
+  set.tensors.insert(set.tensors.end(), {list.names, list.ends, list.labels, list.places});
 }
 
+// The last tensor is the bytes of an archive if there are places in it.
 data::ImageList list_at(const SharedSet& set, size_t first, const std::string& root) {
   return {.root = root,
           .names = set.tensors[first],
           .ends = set.tensors[first + 1],
-          .labels = set.tensors[first + 2]};
+          .labels = set.tensors[first + 2],
+          .places = set.tensors[first + 3],
+          .bytes = set.tensors.back()};
 }
 
 // Of the files, their order and their classes. Their folder may differ from node to node.
 std::string identity_of(const SharedSet& set, const std::vector<std::string>& classes) {
   base::Sha256 sum;
-  for (const auto& tensor : set.tensors) sum.add(tensor.const_data_ptr(), tensor.nbytes());
+  for (const size_t i : {0, 1, 2, 4, 5, 6})  // all but the places
+    sum.add(set.tensors[i].const_data_ptr(), set.tensors[i].nbytes());
   for (const auto& name : classes) sum.add(name.data(), name.size() + 1);
   return sum.hex();
 }
 
-// tensors: names, ends and labels of the training and of the evaluation set, then the table
-SharedSet load(const TaskConfig& settings) {
-  const auto sets = folder_sets(settings);
+// tensors: names, ends, labels and places of the training and of the evaluation set, then the table, and the
+// archive's bytes
+SharedSet load(const TaskConfig& settings, Arena& arena) {
+  const auto sets = folder_sets(settings, open_source(settings, arena));
   SharedSet set;
   add_list(sets.train, set);
   add_list(sets.eval, set);
   const auto identity = identity_of(set, sets.classes);
-  set.tensors.push_back(folder_table(settings, sets.train));
+  set.tensors.push_back(folder_table(settings, data::image_list(sets.train)));
+  if (sets.train.bytes.defined()) set.tensors.push_back(sets.train.bytes);
   nlohmann::json::to_msgpack({{"train", sets.train.root},
                               {"eval", sets.eval.root},
                               {"identity", identity},
@@ -249,14 +278,14 @@ SharedSet load(const TaskConfig& settings) {
   return set;
 }
 
-class FolderTask : public Task {
+class FolderTask : public Task, public PackableTask {
  public:
   TaskData data(const TaskConfig& settings, const NodeShare& node) override {
-    const auto set = share_on_node(node, [&](Arena&) { return load(settings); });
+    const auto set = share_on_node(node, [&](Arena& arena) { return load(settings, arena); });
     const auto facts = nlohmann::json::from_msgpack(set.text);
     look_ = folder_look(settings);
-    look_.table = set.tensors[6];
-    const auto train = list_at(set, 0, facts.at("train")), eval = list_at(set, 3, facts.at("eval"));
+    look_.table = set.tensors[8];
+    const auto train = list_at(set, 0, facts.at("train")), eval = list_at(set, 4, facts.at("eval"));
     TaskData data;
     data.train = std::make_shared<data::ImageFolderSet>(train, augmented(settings));
     data.eval = std::make_shared<data::ImageFolderSet>(eval, look_);
@@ -270,18 +299,56 @@ class FolderTask : public Task {
 
   std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
                                             const NodeShare& node) override {
-    const auto set = share_on_node(node, [&](Arena&) {
-      const auto sets = folder_eval_set(settings, known.class_names);
+    const auto set = share_on_node(node, [&](Arena& arena) {
+      const auto sets = folder_eval_set(settings, arena, known.class_names);
       if (sets.classes != known.class_names)
         throw InputError("the folder's classes are not those of the checkpoint", settings.data.root,
                          format("give a folder with the classes {}",
                                 base::printable(base::join(known.class_names, ", "), 300)));
       SharedSet shared;
       add_list(sets.eval, shared);
+      if (sets.eval.bytes.defined()) shared.tensors.push_back(sets.eval.bytes);
       shared.text = sets.eval.root;
       return shared;
     });
     return std::make_shared<data::ImageFolderSet>(list_at(set, 0, set.text), known_look(known));
+  }
+
+  std::string packed_ending() const override { return ".zip"; }
+
+  int64_t pack(const TaskConfig& settings, const std::string& path) override {
+    const auto root = base::find_path(settings.data.root);
+    Arena arena;
+    const auto source = open_source(settings, arena);
+    if (source.archive) throw InputError("the images are already in one file", root, "name their folder");
+    std::vector<std::string> files, notes;
+    for (const auto& folder : {source.layout.train, source.layout.eval}) {
+      if (folder.empty()) continue;
+      for (const auto& file : images_of(settings, folder, data::class_folders(folder), notes, nullptr).files)
+        files.push_back(folder + "/" + file);
+    }
+    const auto write = [&](const base::ByteSink& sink) {
+      bool failed = false;  // which the archive does not notice before its end
+      const base::ByteSink watched = [&](const void* data, size_t size) {
+        failed = true;
+        sink(data, size);
+        failed = false;
+      };
+      checkpoint::write_archive(watched, [&](caffe2::serialize::PyTorchStreamWriter& archive) {
+        std::vector<uint8_t> bytes;
+        for (const auto& name : files) {
+          if (failed) break;
+          const base::RegularFile file(name, "the image");
+          bytes.resize(file.size());
+          if (file.read_at(0, bytes.data(), bytes.size()) != bytes.size())
+            throw InputError("the image changed while it was packed", base::printable(name, 4096),
+                             "try again");
+          archive.writeRecord(name.substr(root.size() + 1), bytes.data(), bytes.size());
+        }
+      });
+    };
+    base::write_whole(path, write, /*ready=*/{}, readable_as(files));
+    return std::ssize(files);
   }
 
   std::shared_ptr<const Dataset> inputs(const TaskConfig&, const TaskData& data,

@@ -11,10 +11,13 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/data/catalog.h"
 #include "lockstep/data/csv.h"
+#include "lockstep/data/npy.h"
 #include "lockstep/data/table_set.h"
 #include "lockstep/tasks/balance.h"
+#include "lockstep/tasks/packed.h"
 #include "lockstep/tasks/task.h"
 
 namespace lockstep::tasks {
@@ -147,6 +150,7 @@ void apply(const Preprocessing& treatment, at::Tensor table) {
 
 CsvOptions options_for(const TableRecipe& recipe, const std::string& file) {
   auto options = recipe.csv;
+  if (data::is_array_file(file)) return options.header = data::has_named_arrays(file), options;
   if (options.delimiter == ',') options.delimiter = find_delimiter(file);
   if (recipe.detect_header) {
     const auto first = first_csv_line(file, options.delimiter)[0];
@@ -191,6 +195,49 @@ std::string ids_text(const std::vector<std::string>& ids) {
   const auto names = base::printable(base::join(ids, ", "), 300);
   return format("a different whole number in every row, like an id: {} (to leave it out: task.ignore: [{}])",
                 names, names);
+}
+
+/// One text per row, each filled up with zeros.
+at::Tensor column_of_texts(const std::vector<std::string>& names, const at::Tensor& rows) {
+  size_t width = 1;
+  for (const auto& name : names) width = std::max(width, name.size());
+  auto texts =
+      at::zeros({std::ssize(names) + 1, static_cast<int64_t>(width)}, at::kByte);  // the last is empty
+  for (size_t i = 0; i < names.size(); ++i)
+    std::copy(names[i].begin(), names[i].end(), texts.mutable_data_ptr<uint8_t>() + i * width);
+  return texts.index_select(0, rows);
+}
+
+/// The table's columns by their names in the file. Those that the config does not use keep their places,
+/// without values.
+Tree columns_of(const CsvTable& table, const std::vector<std::string>& header, const std::string& file) {
+  std::map<std::string, at::Tensor> used;
+  int64_t first = 0;
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    const auto& values = table.values[c];
+    const auto cells = table.features.narrow(1, first, std::max<int64_t>(std::ssize(values), 1));
+    first += cells.size(1);
+    used[table.columns[c]] = values.empty()
+                                 ? cells.flatten()
+                                 : column_of_texts(values, at::where(cells.select(1, 0).isnan(),
+                                                                     std::ssize(values), cells.argmax(1)));
+  }
+  const auto tree = make_dict();
+  for (size_t i = 0; i < header.size(); ++i) {
+    auto column = used.contains(header[i])
+                      ? used[header[i]]
+                      : column_of_texts({}, at::zeros_like(table.labels, at::kLong).flatten());
+    if (static_cast<int64_t>(i) == table.label_column)
+      column = table.labels.is_floating_point() ? table.labels.flatten()
+                                                : column_of_texts(table.class_names, table.labels);
+    auto name = header[i];
+    while (find(tree, name)) name += "_";  // neither is used
+    if (base::invalid_utf8(name) || name == "__metadata__")
+      throw InputError(format("the column {} cannot have this name in a packed file", base::printable(name)),
+                       file, "rename it");
+    put(tree, name, column);
+  }
+  return tree;
 }
 
 // tensors: train x and y, evaluation x and y, then the preprocessing's
@@ -259,7 +306,9 @@ SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Are
   return set;
 }
 
-class TableTask : public Task {
+TableRecipe csv(const TaskConfig& settings, Look);
+
+class TableTask : public Task, public PackableTask {
  public:
   using Recipe = TableRecipe (*)(const TaskConfig& settings, Look look);
   explicit TableTask(Recipe recipe) : recipe_(recipe) {}
@@ -330,8 +379,8 @@ class TableTask : public Task {
     return std::make_shared<TableSet>(set.tensors[0], set.tensors[1]);
   }
 
-  /// A CSV with the features, with or without the label. Columns go by name. Without names, a file with just
-  /// the features has them in order.
+  /// A table with the features, with or without the label. Columns go by name. Without names, a file with
+  /// just the features has them in order.
   std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData&,
                                         const std::string& path) const override {
     const auto file = base::find_path(path);
@@ -346,6 +395,19 @@ class TableTask : public Task {
     auto table = read_csv(file, options, scratch);
     apply(treatment_, table.features);
     return std::make_shared<TableSet>(table.features, at::Tensor());
+  }
+
+  std::string packed_ending() const override { return recipe_ == csv ? ".safetensors" : ""; }
+
+  int64_t pack(const TaskConfig& settings, const std::string& path) override {
+    const auto recipe = recipe_(settings, Look::all);
+    const auto options = options_for(recipe, recipe.file);
+    Arena arena;
+    const auto table = read_csv(recipe.file, options, arena);
+    auto header = first_csv_line(recipe.file, options.delimiter);
+    for (size_t i = 0; !options.header && i < header.size(); ++i) header[i] = format("{}", i);
+    write_safetensors(path, columns_of(table, header, recipe.file), {}, readable_as({recipe.file}));
+    return table.features.size(0);
   }
 
   std::optional<TaskMemory> memory() const override {

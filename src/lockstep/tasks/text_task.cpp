@@ -14,6 +14,7 @@
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
@@ -24,6 +25,7 @@
 #include "lockstep/options/settings.h"
 #include "lockstep/tasks/balance.h"
 #include "lockstep/tasks/metrics.h"
+#include "lockstep/tasks/packed.h"
 #include "lockstep/tasks/task.h"
 #include "lockstep/tasks/tokenise.h"
 
@@ -107,9 +109,38 @@ fs::path cache_folder(const TaskConfig& settings, const std::string& file) {
   return folder.empty() ? "." : folder;
 }
 
+bool is_packed(const TextFile& file) {
+  return base::lower_case(file.path).ends_with(".safetensors");
+}
+
+nlohmann::json packed_keys(const TaskConfig& settings, const TaskVocabulary& vocabulary,
+                           const TextColumns& columns) {
+  return {{"task.vocabulary", vocabulary.digest},
+          {"task.max_length", settings.task.max_length},
+          {"task.kind", settings.task.kind},
+          {"task.text", columns.texts},
+          {"task.label", columns.label}};
+}
+
+/// The content of a packed file. InputError if it was packed for other keys.
+TokenFile packed_tokens(const TextFile& file, const nlohmann::json& keys, bool numbers, Arena& arena) {
+  return read_tokens(file.path, arena, [&](const TokenFile& made, const nlohmann::json& about) {
+    for (const auto& [key, now] : keys.items())
+      if (const auto& was = about.at("keys").at(key); was != now)
+        throw InputError(format("{} is {}, but the texts were packed with {}", key, base::as_line(now),
+                                base::printable(base::as_line(was), 200)),
+                         "", "");
+    if (made.tokens.targets.numel() != made.tokens.size() ||
+        made.tokens.targets.is_floating_point() != numbers)
+      throw InputError("the labels are damaged", "", "");
+  });
+}
+
 /// The kept tokens of a file, or new ones, which are then kept. Adds a note.
 TokenFile tokens_of(const TextFile& file, const TaskConfig& settings, const TaskVocabulary& vocabulary,
-                    const TextColumns& columns, std::vector<std::string>& notes) {
+                    const TextColumns& columns, std::vector<std::string>& notes, Arena& arena) {
+  if (is_packed(file))
+    return packed_tokens(file, packed_keys(settings, vocabulary, columns), columns.numbers, arena);
   const auto folder = cache_folder(settings, file.path);
   auto key = key_of(file, columns, vocabulary.digest, settings.task.max_length);
   const auto name = format("{}.{}.tokens", fs::path(file.path).filename().string(), key.substr(0, 12));
@@ -143,6 +174,16 @@ TokenFile tokens_of(const TextFile& file, const TaskConfig& settings, const Task
 /// Fills in the columns that are empty: find_label() chooses the label, and the others are texts.
 TextColumns complete(TextColumns columns, const TextFile& file, bool say_label,
                      std::vector<std::string>& notes) {
+  if (is_packed(file)) {
+    Arena unused;
+    read_tokens(file.path, unused, [&](const TokenFile&, const nlohmann::json& about) {
+      if (columns.label.empty() || about.at("asked") == columns.label)  // -1, for example
+        about.at("keys").at("task.label").get_to(columns.label);
+      if (columns.texts.empty()) about.at("keys").at("task.text").get_to(columns.texts);
+      if (say_label) notes.push_back(about.at("label"));
+    });
+    return columns;
+  }
   const auto rows = data::open_rows(file.path, file.layout);
   const auto& names = rows->columns();
   const auto label = data::find_label(columns.label, names, rows->named(), columns.texts, file.path);
@@ -168,7 +209,7 @@ TextColumns complete(TextColumns columns, const TextFile& file, bool say_label,
 
 // tensors: four per file
 SharedSet read_on_first_rank(const TaskConfig& settings, const TextRecipe& recipe, Look look,
-                             const TextColumns& known) {
+                             const TextColumns& known, Arena& arena) {
   std::vector<TextFile> files = recipe.eval;
   const bool with_train = look == Look::all || files.empty();
   if (with_train) files.insert(files.begin(), recipe.train);
@@ -180,7 +221,7 @@ SharedSet read_on_first_rank(const TaskConfig& settings, const TextRecipe& recip
   SharedSet all;
   auto facts = nlohmann::json::array();
   for (const auto& file : files) {
-    const auto made = tokens_of(file, settings, vocabulary, columns, notes);
+    const auto made = tokens_of(file, settings, vocabulary, columns, notes, arena);
     const auto& [ids, starts, seconds, targets] = made.tokens;
     all.tensors.insert(all.tensors.end(), {ids, starts, seconds, targets});
     facts.push_back(facts_of(made));
@@ -201,8 +242,9 @@ SharedSet read_on_first_rank(const TaskConfig& settings, const TextRecipe& recip
 /// Called on every rank; the first rank of a node reads. `known`: the columns from a checkpoint.
 TextSets read_texts(const TaskConfig& settings, const NodeShare& node, TextRecipeMaker recipe, Look look,
                     const TextColumns& known) {
-  const auto shared = share_on_node(
-      node, [&](Arena&) { return read_on_first_rank(settings, recipe(settings, look), look, known); });
+  const auto shared = share_on_node(node, [&](Arena& arena) {
+    return read_on_first_rank(settings, recipe(settings, look), look, known, arena);
+  });
   const auto facts = nlohmann::json::from_msgpack(shared.text);
   TextSets sets{.columns = recipe(settings, Look::no).columns,
                 .vocabulary = facts.at("vocabulary"),
@@ -326,7 +368,9 @@ void scale_targets(TextSets& sets, const LabelScale& scale) {
   for (auto& file : sets.files) file.made.tokens.targets = scaled(file.made.tokens.targets, scale);
 }
 
-class TextTask : public Task {
+TextRecipe text(const TaskConfig& settings, Look);
+
+class TextTask : public Task, public PackableTask {
  public:
   explicit TextTask(TextRecipeMaker recipe) : recipe_(recipe) {}
 
@@ -388,6 +432,24 @@ class TextTask : public Task {
       data.eval = joined_files(sets, 1);
     }
     return data;
+  }
+
+  std::string packed_ending() const override { return recipe_ == text ? ".safetensors" : ""; }
+
+  int64_t pack(const TaskConfig& settings, const std::string& path) override {
+    const auto recipe = recipe_(settings, Look::all);
+    const auto vocabulary = open_vocabulary(settings);
+    std::vector<std::string> notes;
+    Arena arena;
+    const auto columns = complete(recipe.columns, recipe.train, true, notes);
+    const auto label = notes[0];
+    const auto made = tokens_of(recipe.train, settings, vocabulary, columns, notes, arena);
+    write_tokens(path, made,
+                 {{"keys", packed_keys(settings, vocabulary, columns)},
+                  {"label", label},
+                  {"asked", settings.task.label}},
+                 readable_as({recipe.train.path}));
+    return made.tokens.size();
   }
 
   // Without a file of its own, the set is drawn from the whole file, as data() draws it.

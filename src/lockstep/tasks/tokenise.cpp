@@ -15,11 +15,15 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/data/rows/fields.h"
+#include "lockstep/tasks/packed.h"
 
 namespace lockstep::tasks {
 namespace {
+
+constexpr int kVersion = 1;  // of a file of tokens
 
 /// The texts of some rows, encoded by one thread.
 struct Chunk {
@@ -115,6 +119,8 @@ bool is_sound(const TokenFile& made) {
   const auto& [ids, starts, seconds, targets] = made.tokens;
   if (ids.scalar_type() != at::kInt || starts.scalar_type() != at::kLong || seconds.scalar_type() != at::kInt)
     return false;
+  if (reinterpret_cast<uintptr_t>(ids.const_data_ptr()) % sizeof(int32_t) != 0) return false;
+  if (targets.scalar_type() != at::kFloat && targets.scalar_type() != at::kLong) return false;
   const int64_t rows = seconds.numel();
   if (rows == 0 || starts.numel() != rows + 1 || (targets.numel() != 0 && targets.numel() != rows))
     return false;
@@ -200,33 +206,64 @@ std::string state_of_file(const std::string& path) {
                 facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec, facts.st_ino);
 }
 
+void write_tokens(const std::string& path, const TokenFile& made, nlohmann::json about, mode_t mode) {
+  about.update(facts_of(made));
+  about["version"] = kVersion;
+  std::string text;
+  try {
+    text = about.dump();
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError("a name of a column or class is not UTF-8", path, "rename it");
+  }
+  const auto tree = make_dict();
+  put(tree, "starts", made.tokens.starts);  // long numbers first, so that all are aligned
+  put(tree, "targets", made.tokens.targets);
+  put(tree, "ids", made.tokens.ids);
+  put(tree, "seconds", made.tokens.seconds);
+  put(tree, "about", at::tensor(std::vector<uint8_t>(text.begin(), text.end()), at::kByte));
+  write_safetensors(path, tree, {}, mode);
+}
+
+TokenFile read_tokens(const std::string& path, Arena& arena,
+                      const std::function<void(const TokenFile& made, const nlohmann::json& about)>& check) {
+  constexpr const char* kPackAgain = "make it again: lockstep data pack CONFIG.yaml --out FILE";
+  try {
+    const checkpoint::MappedFile file(path, "the packed texts", kPackAgain);
+    const auto tree = map_safetensors(file);
+    const auto tensor = [&](const char* name) { return as_tensor(get(tree, name), name); };
+    const auto text = tensor("about");
+    const auto about = base::parse_json({static_cast<const char*>(text.const_data_ptr()), text.nbytes()});
+    if (about.at("version") != kVersion)
+      throw InputError("another version of lockstep wrote the tokens", path, kPackAgain);
+    // copies of the small tensors: nobody can change them once they are checked
+    auto made = tokenised(
+        {tensor("ids"), tensor("starts").clone(), tensor("seconds").clone(), tensor("targets").clone()},
+        about);
+    if (!is_sound(made)) throw InputError("the tokens do not fit together", path, kPackAgain);
+    check(made, about);
+    arena.add_file(file.map(), file.number());
+    return file.whole(std::move(made));
+  } catch (const InputError& error) {
+    throw InputError(error.what(), path, kPackAgain);
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError("the file does not have the tokens of texts", path, kPackAgain);
+  }
+}
+
 std::optional<TokenFile> find_kept_tokens(const std::string& path, const std::string& key,
                                           const std::string& texts) try {
   if (!is_trusted(path, texts)) return std::nullopt;
-  const auto tree = read_safetensors(path);
-  const auto tensor = [&](const char* name) { return as_tensor(get(tree, name), name); };
-  const auto bytes = tensor("about");
-  const auto* begin = bytes.const_data_ptr<uint8_t>();
-  const auto about = nlohmann::json::from_msgpack(begin, begin + bytes.numel());
-  if (about.at("key") != key) return std::nullopt;
-  auto made = tokenised({tensor("ids"), tensor("starts"), tensor("seconds"), tensor("targets")}, about);
-  return is_sound(made) ? std::optional(std::move(made)) : std::nullopt;
+  Arena arena;
+  return read_tokens(path, arena, [&](const TokenFile&, const nlohmann::json& about) {
+    if (about.at("key") != key) throw InputError("the tokens are from other texts", path, "");
+  });
 } catch (const std::exception&) {
   return std::nullopt;  // no file, or a damaged one
 }
 
 void keep_tokens(const std::string& path, const std::string& key, const std::string& texts,
                  const TokenFile& made) {
-  auto facts = facts_of(made);
-  facts["key"] = key;
-  const auto about = nlohmann::json::to_msgpack(facts);  // names of classes may not be UTF-8
-  const auto tree = make_dict();
-  put(tree, "ids", made.tokens.ids);
-  put(tree, "starts", made.tokens.starts);
-  put(tree, "seconds", made.tokens.seconds);
-  put(tree, "targets", made.tokens.targets);
-  put(tree, "about", at::tensor(std::vector<uint8_t>(about.begin(), about.end()), at::kByte));
-  write_safetensors(path, tree, {}, (stat_of(texts).st_mode & 0044) | 0600);
+  write_tokens(path, made, {{"key", key}}, readable_as({texts}));
   if (is_trusted(path, texts)) return;
   ::unlink(path.c_str());
   throw Error("other users can write every file there", path, "");

@@ -1,12 +1,16 @@
 #pragma once
 // Converts a file of texts to tokens, and caches them in a file for later runs.
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/data/node_share.h"
 #include "lockstep/data/rows/text_rows.h"
 #include "lockstep/data/token_set.h"
 #include "lockstep/text/tokenizer.h"
@@ -40,6 +44,13 @@ TokenFile tokenise(const std::string& path, const data::TextLayout& layout, cons
 
 /// The size and times of a file of texts. If they change, cached tokens are not used.
 std::string state_of_file(const std::string& path);
+
+/// A file with the tokens and `about`, an object that says what they were made from.
+void write_tokens(const std::string& path, const TokenFile& made, nlohmann::json about, mode_t mode);
+/// Calls check(), whose errors get a place and a hint. InputError if write_tokens() did not write the file,
+/// or if its numbers do not fit together.
+TokenFile read_tokens(const std::string& path, Arena& arena,
+                      const std::function<void(const TokenFile& made, const nlohmann::json& about)>& check);
 
 /// Reads what keep_tokens() wrote for `key`. Returns nothing if the file is missing, damaged or written for
 /// another key, or if anyone except the user, root and the owner of the `texts` file may have written it.

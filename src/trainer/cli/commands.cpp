@@ -37,7 +37,7 @@
   X(doctor, "finds problems with nodes, jobs and networks, and suggests fixes")  \
   X(model, "checks a model exported from Python, or helps to export one")        \
   X(bench, "measures and plots the time of steps and all-reduces")               \
-  X(data, "lists, fetches and verifies the known data sets")
+  X(data, "lists, fetches, verifies and packs data sets")
 
 namespace lockstep::cli {
 

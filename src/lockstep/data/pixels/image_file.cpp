@@ -269,11 +269,10 @@ Bytes all_of(base::RegularFile& file, std::vector<uint8_t>& into) {
 }
 
 template <class Work>
-void with_file(const std::string& path, const Work& work) {
+void with_image(const std::string& path, const Work& work) {
   const auto place = [&] { return base::printable(path, 4096); };
   try {
-    base::RegularFile file(path, "the image", kSaveAgain);
-    work(file);
+    work();
   } catch (const NoDecoder& none) {
     throw InputError(
         format("this lockstep was built without {}", none.what()), place(),
@@ -283,6 +282,14 @@ void with_file(const std::string& path, const Work& work) {
   } catch (const InputError& unread) {
     throw DamagedImage(unread.what(), unread.where(), unread.hint());
   }
+}
+
+template <class Work>
+void with_file(const std::string& path, const Work& work) {
+  with_image(path, [&] {
+    base::RegularFile file(path, "the image", kSaveAgain);
+    work(file);
+  });
 }
 
 }  // namespace
@@ -319,6 +326,20 @@ const Pixels& ImageReader::read(const std::string& path) {
     kind_of(bytes).read(bytes, pixels_);
   });
   return pixels_;
+}
+
+const Pixels& ImageReader::read(Bytes bytes, const std::string& path) {
+  with_image(path, [&] {
+    if (bytes.size() > kLargestFile) throw BadImage(format("the file has {} bytes", bytes.size()));
+    kind_of(bytes).read(bytes, pixels_);
+  });
+  return pixels_;
+}
+
+void ImageReader::check(Bytes bytes, const std::string& path) {
+  with_image(path, [&] {
+    if (!text_of(bytes).ends_with(kind_of(bytes).ends)) read(bytes, path);
+  });
 }
 
 at::Tensor read_png(const std::string& path, int64_t channels) {

@@ -47,10 +47,13 @@ class ImageReader {
  public:
   /// Its pixels, until the next call. DamagedImage; InputError if this build lacks the library.
   const Pixels& read(const std::string& path);
+  /// The same from the bytes of a file, which errors call `path`.
+  const Pixels& read(std::span<const uint8_t> bytes, const std::string& path);
 
   /// Looks at the first and the last bytes, and reads the whole file if these are not those of an image:
   /// DamagedImage if that fails.
   void check(const std::string& path);
+  void check(std::span<const uint8_t> bytes, const std::string& path);
 
  private:
   Pixels pixels_;

@@ -46,7 +46,7 @@ class TextRows {
   /// malformed row.
   virtual bool next(std::vector<std::string_view>& fields) = 0;
   /// "file:line" of the row's first line.
-  std::string where() const;
+  virtual std::string where() const;
   /// That line's number, from 1.
   virtual int64_t line() const = 0;
 

@@ -1,4 +1,5 @@
-// lockstep data list|fetch|verify: the known data sets, on this disk and on their mirrors.
+// lockstep data list|fetch|verify: the known data sets, on this disk and on their mirrors. lockstep data
+// pack: a set in one file.
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,12 +7,19 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/zip.h"
 #include "lockstep/data/catalog.h"
+#include "lockstep/launch/identify.h"
+#include "lockstep/tasks/packed.h"
+#include "lockstep/tasks/task.h"
 #include "trainer/cli/commands.h"
+#include "trainer/cli/failure.h"
 #include "trainer/cli/options.h"
+#include "trainer/config/config_text.h"
+#include "trainer/config/load.h"
 
 namespace lockstep::cli {
 namespace {
@@ -115,35 +123,88 @@ void fetch_set(const KnownSet& set, const DataArguments& asked) {
   }
 }
 
-}  // namespace
+constexpr const char* kListHelp = "shows the known data sets, and which of their files you have";
+constexpr const char* kFetchHelp = "downloads the missing files of the known data sets";
+constexpr const char* kVerifyHelp = "compares the files with their SHA-256 digests";
+constexpr const char* kPackHelp = "packs a config's folder of images, texts or table into one file";
 
-int run_data(const std::vector<std::string>& args) {
-  std::string action, set;
+int run_on_sets(const std::string& action, const char* help, const std::vector<std::string>& args) {
+  std::string set;
   DataArguments asked;
-  Options options(
-      "data", "lists, fetches and verifies the known data sets",
-      {"lockstep data list", "lockstep data fetch mnist", "lockstep data verify pima --root my/data"});
-  options.positional(
-      "list|fetch|verify", action,
-      "list the sets with sizes and sources, fetch missing files, or verify the files' SHA-256 digests");
+  Options options("data " + action, help, {format("lockstep data {} mnist", action)});
   options.positional("SET", set, "one set; all of them if omitted", false);
   options.add("root", asked.root, "DIR", "the set's folder (default: data/SET)");
-  options.add("mirror", asked.fetch.mirrors, "URL", "fetch from this URL instead; repeatable");
+  if (action == "fetch")
+    options.add("mirror", asked.fetch.mirrors, "URL", "fetch from this URL instead; repeatable");
   if (!options.parse(args)) return kDone;
   asked.sets = set.empty() ? data::known_sets() : std::vector{data::known_set(set)};
   asked.fetch.progress = ::isatty(STDERR_FILENO) == 1;
   if (!asked.root.empty() && set.empty())
     throw InputError("--root needs a SET", "", "run lockstep data " + action + " mnist --root DIR");
-  if (action == "list") {
-    list_sets(asked);
-  } else if (action == "verify") {
-    verify_sets(asked);
-  } else if (action == "fetch") {
-    for (const auto& one : asked.sets) fetch_set(one, asked);
-  } else {
-    throw InputError(format("unknown action '{}'", base::printable(action)), "", "use list, fetch or verify");
-  }
+  if (action == "list") list_sets(asked);
+  if (action == "verify") verify_sets(asked);
+  for (size_t i = 0; action == "fetch" && i < asked.sets.size(); ++i) fetch_set(asked.sets[i], asked);
   return kDone;
+}
+
+// The samples of a config's task in one file.
+int pack_set(const std::vector<std::string>& args) {
+  std::string config, out;
+  std::vector<std::string> sets;
+  Options options("data pack", kPackHelp,
+                  {"lockstep data pack configs/folder.yaml --set data.root=shapes --out shapes.zip"});
+  options.positional("CONFIG.yaml", config, "the config; only its sections task, data and model are used");
+  options.add("out", out, "FILE", "the file to write");
+  options.add("set", sets, "KEY=VALUE", "override a key; repeatable");
+  if (!options.parse(args)) return kDone;
+  if (out.empty()) throw UsageError("--out is missing", "lockstep data pack", "name the file to write");
+  const auto text = config::read_config_text(config);
+  const auto settings =
+      config::load_settings(text.text, text.name, sets, launch::current_environment()).settings;
+  const auto task = make_task(settings.for_task());
+  auto* const packable = dynamic_cast<tasks::PackableTask*>(task.get());
+  const auto ending = packable ? packable->packed_ending() : "";
+  if (ending.empty())
+    throw InputError(format("the set of task {} cannot be packed", settings.task.name), "task.name",
+                     "choose the task csv, text or folder");
+  if (!out.ends_with(ending))
+    throw InputError("the output's name has another ending", out, "name a file that ends in " + ending);
+  if (std::error_code none; fs::exists(fs::symlink_status(out, none)))
+    throw InputError("the file exists", out, kChooseOutHint);
+  base::check_output(out, kChooseOutHint);
+  base::remove_stale_partials(out);  // of an earlier try that was killed
+  int64_t samples = 0;
+  try {
+    samples = packable->pack(settings.for_task(), out);
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw InputError(error.what(), out, "free disk space, or choose another place with --out");
+  }
+  output::line(format("packed {} samples in {}, {:.1f} MB", samples, out,
+                      static_cast<double>(fs::file_size(out)) / 1e6));
+  return kDone;
+}
+
+}  // namespace
+
+int run_data(const std::vector<std::string>& args) {
+  static const CommandGroup group = {
+      .name = "data",
+      .summary = "lists, fetches and verifies the known data sets, or packs yours",
+      .kind = "action",
+      .kinds = "actions",
+      .word = "ACTION",
+      .examples = {"lockstep data list", "lockstep data fetch mnist",
+                   "lockstep data verify pima --root my/data",
+                   "lockstep data pack configs/folder.yaml --set data.root=shapes --out shapes.zip"},
+      .members = {
+          {"list", kListHelp, [](const auto& words) { return run_on_sets("list", kListHelp, words); }},
+          {"fetch", kFetchHelp, [](const auto& words) { return run_on_sets("fetch", kFetchHelp, words); }},
+          {"verify", kVerifyHelp,
+           [](const auto& words) { return run_on_sets("verify", kVerifyHelp, words); }},
+          {"pack", kPackHelp, pack_set}}};
+  return run_group(group, args);
 }
 
 }  // namespace lockstep::cli
