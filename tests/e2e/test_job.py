@@ -19,7 +19,7 @@ n=$(($(cat tries 2>/dev/null) + 1)); echo $n >tries
 last=$(wc -l <faults)
 [ "${5}${7}" = --run-file--errors ] || exit 9
 [ -z "$TEST_SAYS" ] || echo "$TEST_SAYS" >&2
-[ -z "$TEST_CANCEL" ] || kill -TERM $PPID
+[ -z "$TEST_SIGNAL" ] || kill -$TEST_SIGNAL $PPID
 echo "start $n: ${*:2:3} ${*:11}"
 [ "$n" = "$TEST_NO_RUN" ] && { sed -n "${n}{/./p}" faults >>"$8"; [ -s "$8" ] || kill -$TEST_KILL $$; exit 1; }
 step=$(sed -n "${n}p" steps)
@@ -83,13 +83,16 @@ def test_only_lost_ranks_are_started_again(faults, no_run, kill, goes_on, job):
     assert (done.returncode == 0) == goes_on == bool(relaunches(done)), done.output
 
 
-@pytest.mark.parametrize("cancel", ["1", ""], ids=["while ranks run", "while nodes are asked"])
-def test_lost_ranks_of_a_job_that_is_cancelled_stay_lost(cancel, job):
-    if not cancel:
-        executable(job.folder / "bin/pbs_tmrsh", "#!/bin/sh\nkill -TERM $PPID\n")
+@pytest.mark.parametrize("name, goes_on", [("USR1", True), ("TERM", False)])  # PBS does not say that it restarts the job
+@pytest.mark.parametrize("is_asking", [False, True], ids=["while ranks run", "while nodes are asked"])
+def test_a_signal_to_a_job_that_lost_ranks_stops_it_early(is_asking, name, goes_on, job):
+    executable(job.folder / "bin/qsub", "#!/bin/sh\necho 8.x\n")
+    if is_asking:
+        executable(job.folder / "bin/pbs_tmrsh", f"#!/bin/sh\nkill -{name} $PPID\n")
         (job.folder / "nodes").write_text(f"{os.uname().nodename}\n" * 3 + "localhost\n")
-    done = job(LOST, TEST_CANCEL=cancel)
-    assert done.returncode == 1 and not relaunches(done), done.output
+    done = job(LOST, TEST_SIGNAL="" if is_asking else name, LOCKSTEP_SCRIPT="quick.yaml")
+    assert done.returncode == 75 and not relaunches(done) and ("job 8.x continues the run" in done.stdout) == goes_on, done.output
+    assert f"stopped early: SIG{name}; rank 3 was lost" in done.stdout, done.output
 
 
 def test_restarts_of_lost_ranks_are_bounded(job):
@@ -183,6 +186,8 @@ def test_a_link_of_a_chain_goes_on_only_with_what_stopped_early(job, tmp_path):
         done = job(LOCKSTEP_RUN_FILE=str(chain), LOCKSTEP_LINK="2")
         found[state] = (done.returncode, "start 1" in done.stdout)
     assert found == {"done": (0, False), "failed": (1, False), "stopped on request": (1, False), "stopped early": (0, True)}
+    older = job(LOCKSTEP_CHAIN=str(chain), LOCKSTEP_LINK="2")
+    assert older.returncode == 2 and "an older version of lockstep has submitted this chain" in older.stderr
 
 
 def test_a_launcher_that_outlives_its_run_is_ended(job, lockstep):

@@ -52,25 +52,21 @@ std::vector<std::string> lines_of(const std::string& file) {
   return lines;
 }
 
-enum class Contact : char { silent, refused, accepted };
-
-// What the host's kernel answers at the port in time.
-Contact contact(const std::string& host, int port, std::chrono::milliseconds limit) {
+// Whether the host accepts a connection in time.
+bool accepts(const std::string& host, int port, std::chrono::milliseconds limit) {
   addrinfo wanted{}, *list = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
   // a name that is unknown here, or a lack of sockets, says nothing about the node
-  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return Contact::accepted;
+  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return true;
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(list, &::freeaddrinfo);
   const base::Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return Contact::accepted;
-  int error = ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-  if (error == EINPROGRESS) {
-    pollfd ready{socket.number(), POLLOUT, 0};
-    if (::poll(&ready, 1, static_cast<int>(limit.count())) != 1) return Contact::silent;
-    socklen_t size = sizeof error;
+  if (!socket || ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0) return true;
+  int error = errno;
+  socklen_t size = sizeof error;
+  pollfd ready{socket.number(), POLLOUT, 0};
+  if (error == EINPROGRESS && ::poll(&ready, 1, static_cast<int>(limit.count())) == 1)
     ::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
-  }
-  return error == 0 ? Contact::accepted : error == ECONNREFUSED ? Contact::refused : Contact::silent;
+  return error == 0;
 }
 
 // One after the other if there is no thread.
@@ -130,8 +126,7 @@ class Job {
 
   void prepare(bool is_training) {
     allocation_ = job_->allocation();
-    if (const auto seconds = job_->seconds_to_own_warning())
-      signals_.own_warning = std::chrono::steady_clock::now() + std::chrono::seconds(*seconds);
+    signals_.ignores_warning = job_->is_warned_early();
     if (const auto home = base::home_folder(); !home.empty())
       environment_["LOCKSTEP_HOME"] = fs::absolute(home).string();
     lay_out_ranks(is_training);
@@ -180,6 +175,9 @@ class Job {
     is_chain_ = !value(environment_, "LOCKSTEP_LINK").empty();
     const auto kept = value(environment_, "LOCKSTEP_RUN_FILE");
     keeps_run_file_ = !kept.empty();
+    if (is_chain_ && !keeps_run_file_)
+      throw InputError("an older version of lockstep has submitted this chain", "LOCKSTEP_LINK",
+                       "cancel its other jobs and submit it again, which continues the run");
     run_file_ = keeps_run_file_ ? fs::absolute(kept).string() : own_file("run");
     record("file", run_file_);
     prepare(true);
@@ -266,16 +264,16 @@ class Job {
     if (job_->restarts() == 0 && !is_chain_) return std::nullopt;
     const auto folder = folder_in(run_file_);
     if (folder.empty() || !fs::is_directory(folder, none_)) {
-      if (job_->restarts() > 0 || !is_chain_ || value(environment_, "LOCKSTEP_LINK") == "1")
-        return std::nullopt;
+      if (job_->restarts() > 0 || value(environment_, "LOCKSTEP_LINK") == "1") return std::nullopt;
       say("the chain has ended: an earlier job was canceled or did not start a run");
       return kFailed;
     }
     const auto status = status_of_run(folder);
-    if (status == run_folder::kStoppedOnRequest)
-      say("the run was stopped on request and is not restarted; submit again to continue");
     if (status == kDone) return say("the run has already finished"), kDone;
-    if (status == run_folder::kStoppedOnRequest) return is_chain_ ? int{kFailed} : status;
+    if (status == run_folder::kStoppedOnRequest) {
+      say("the run was stopped on request and is not restarted; submit again to continue");
+      return is_chain_ ? int{kFailed} : status;
+    }
     if (job_->restarts() == 0 && status != kStoppedEarly) {
       say(status == run_folder::kRunning ? "the run is still running: this chain job does not resume it"
                                          : "the run failed: this chain job does not retry it");
@@ -318,6 +316,10 @@ class Job {
     if (status.job_id != job_->id() || run_folder::in_use(run_)) return;
     if (report.exit_status == kFailed && !end_.out_of_memory.empty() && !end_.is_guess)
       status.reason = "out of memory: " + end_.out_of_memory;
+    if (!interrupted_.empty()) {
+      status.state = run_folder::RunState::stopped_early;
+      status.reason = interrupted_;
+    }
     const bool is_urgent = signals_.stop.signal != 0 || report.exit_status == kStoppedEarly;
     if (!is_urgent) add_energy(status.cost);  // sacct may take its time
     run_folder::write_status(run_, status);
@@ -390,12 +392,9 @@ class Job {
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
     environment_["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));  // for a new job
-    std::optional<int> status;  // decided while the scheduler was busy or down
-    const auto next = job_->continue_run([&] {
-      if (!status) status = decided();
-      return status.has_value();
-    });
-    if (status) return *status;
+    auto next = job_->continue_run();
+    for (; !next && signal_waits(); next = job_->continue_run())  // it was busy or down until the signal
+      if (const auto status = decided()) return *status;
     if (!next)
       return say("the job could not resubmit itself. If this site forbids that, use lockstep submit --chain"),
              stay_stopped();
@@ -425,43 +424,37 @@ class Job {
            short_name(node.name) == short_name(launch::read_host_facts({}).host);
   }
 
-  // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
-  // answers, a firewall may be the reason. One step of Slurm tries all nodes that accept connections, if they
-  // are in doubt. After five minutes, or a signal, the scheduler is asked no more.
-  Words find_lost_nodes(bool doubts_all) const {
-    const auto is_over = [until = std::chrono::steady_clock::now() + 5min] {
-      sigset_t waiting;
-      ::sigpending(&waiting);
-      ::sigdelset(&waiting, SIGCHLD);
-      return ::sigisemptyset(&waiting) == 0 || std::chrono::steady_clock::now() > until;
-    };
+  // A node is lost if it accepts no connection while another does, or if the scheduler cannot start a process
+  // on it. If none accepts one, a firewall may be the reason. One step of Slurm tries all nodes that do.
+  Words find_lost_nodes(bool doubts_all) {
     const auto reaches = [&](const Words& nodes) {
-      return is_over() ? std::nullopt : job_->reaches(nodes, is_over);
+      return signal_waits() ? std::nullopt : job_->reaches(nodes);
     };
-    Words names, lost, doubtful, sound;
+    Words names, lost;
     std::string here;
     for (const auto& node : allocation_.nodes) {
       if (here.empty() || is_here(node)) here = node.name;
       if (!node.name.empty() && !is_here(node)) names.push_back(node.name);
     }
-    const int port = names.empty() ? 0 : job_->daemon_port(is_over);
-    const auto contacts = ask_all(names.size(), 64, [&](size_t i) {
-      return port == 0 ? Contact::accepted : contact(names[i], port, node_timeout_);
-    });
-    const bool none_answers = std::ranges::count(contacts, Contact::silent) == std::ssize(contacts);
-    for (size_t i = 0; i < names.size(); ++i) {
-      const bool is_lost = contacts[i] == Contact::silent && !none_answers;
-      (is_lost ? lost : contacts[i] == Contact::accepted ? sound : doubtful).push_back(names[i]);
-    }
-    if (!doubts_all || (job_->is_slurm() && sound.size() > 1 && reaches(sound) == true)) sound.clear();
-    for (const bool accept : {false, true})
-      for (const auto& node : unreached(accept ? sound : doubtful, here, accept, reaches))
-        lost.push_back(node);
+    const int port = names.empty() ? 0 : job_->daemon_port();
+    const auto accept = ask_all(
+        names.size(), 64, [&](size_t i) { return port == 0 || accepts(names[i], port, node_timeout_); });
+    for (size_t i = 0; i < names.size(); ++i)
+      if (!accept[i]) lost.push_back(names[i]);
+    const bool none_accepts = lost.size() == names.size();
+    if (!none_accepts && !lost.empty()) return lost;
+    if (!none_accepts && !doubts_all) return {};
+    if (!none_accepts && job_->is_slurm() && names.size() > 1 && reaches(names) == true) return {};
+    are_nodes_unclear_ = false;
+    lost = unreached(names, here, !none_accepts, reaches, are_nodes_unclear_);
+    if (are_nodes_unclear_ && !signal_waits())
+      say("the scheduler started a process in time on too few of the other nodes, so none counts as lost");
     return lost;
   }
 
-  bool relaunch(int status) {
-    if ((status != kFailed && status != run_folder::kRunning) || signals_.stop.signal != 0) return false;
+  // Whether to start the ranks again. After a signal, the job stops early instead.
+  bool relaunch(int& status) {
+    if (status != kFailed && status != run_folder::kRunning) return false;
     const bool is_out_of_memory = !end_.out_of_memory.empty() && !end_.is_guess;
     if (max_relaunches_ == 0 || allocation_.components > 1 || is_out_of_memory) return false;
     if (as_world_ == 0) {
@@ -480,10 +473,17 @@ class Job {
                    relaunches_ == 1 ? "" : "es"));
       return false;
     }
-    const auto lost = find_lost_nodes(only_ranks_were_lost(errors(), false));
+    Words lost;
+    if (signals_.stop.signal == 0) lost = find_lost_nodes(only_ranks_were_lost(errors(), false));
     if ((nothing_known && lost.empty()) || !only_ranks_were_lost(errors(), !lost.empty())) return false;
     note_signals();
-    if (signals_.stop.signal != 0 || is_enough(lost)) return false;
+    if (signals_.stop.signal != 0) {
+      interrupted_ = format("SIG{}; {}", ::sigabbrev_np(signals_.stop.signal), what_is_lost(lost));
+      end_leftovers(signals_);
+      status = kStoppedEarly;
+      return false;
+    }
+    if (is_enough(lost)) return false;
     leave_out(lost);
     return true;
   }
@@ -526,8 +526,10 @@ class Job {
     const auto before = std::exchange(lost_at_, std::nullopt);
     if (lost.empty()) lost_at_ = step;
     if (!lost_at_ || lost_at_ != before) return false;
-    say(format("{} twice after step {} although all nodes respond, so the job does not restart the ranks",
-               lost_ranks(), step));
+    say(format("{} twice after step {}, so the job does not restart the ranks again: {}", lost_ranks(), step,
+               are_nodes_unclear_
+                   ? "check the nodes (sinfo -R or pbsnodes -l) and submit without those that hang"
+                   : "all nodes respond"));
     return true;
   }
 
@@ -590,8 +592,10 @@ class Job {
   Layout layout_;
   Launcher launcher_;
   std::string config_, run_file_, run_;
+  std::string interrupted_;  // "SIGUSR1; rank 3 was lost"
   std::vector<std::string> words_, arguments_;
   bool is_chain_ = false, keeps_run_file_ = false, restarts_ = false;
+  bool are_nodes_unclear_ = false;
   bool has_trained_ = false;  // this job's launcher has started ranks that opened the run
   int64_t max_restarts_ = 10, max_relaunches_ = 3, as_world_ = 0;
   std::chrono::milliseconds node_timeout_{3000};
@@ -606,7 +610,8 @@ class Job {
 
 }  // namespace
 
-Words unreached(const Words& nodes, const std::string& here, bool accept, const Reaches& reaches) {
+Words unreached(const Words& nodes, const std::string& here, bool accept, const Reaches& reaches,
+                bool& is_unclear) {
   constexpr int kMost = 16;
   if (nodes.empty() || reaches({here}) != true) return {};
   std::atomic<int> late = 0;
@@ -615,12 +620,12 @@ Words unreached(const Words& nodes, const std::string& here, bool accept, const 
     late += answer ? 0 : 1;
     return answer;
   });
-  const bool is_slow = late == std::ssize(nodes) && (accept || late > 1);
   Words lost;
   for (size_t i = 0; i < nodes.size(); ++i)
-    if (!reached[i].value_or(is_slow)) lost.push_back(nodes[i]);
-  const bool is_all = accept && lost.size() > 1 && lost.size() == nodes.size();
-  return is_all || late >= kMost || lost.empty() || reaches({here}) != true ? Words() : lost;
+    if (reached[i] != true) lost.push_back(nodes[i]);
+  const bool is_all = lost.size() == nodes.size(), is_slow = late == std::ssize(nodes);
+  is_unclear = late >= kMost || (is_slow && late > 1) || (is_all && accept && (is_slow || lost.size() > 1));
+  return is_unclear || lost.empty() || reaches({here}) != true ? Words() : lost;
 }
 
 bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_lost) {

@@ -246,10 +246,8 @@ class RanksRun {
   }
 
   void take(int signal) {
-    if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
-      say("ignoring SIGUSR1, which Slurm sent early in this short job; another follows at 80 % of its time");
-      return;
-    }
+    if (signal == SIGUSR1 && std::exchange(signals_.ignores_warning, false))
+      return say("ignoring the first SIGUSR1, which Slurm sends too early in a job of at most 3 minutes");
     signals_.note(signal);
     if (signal == SIGTERM) say("SIGTERM: the job was canceled or preempted, or reached its time limit");
     // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
@@ -262,14 +260,6 @@ class RanksRun {
   // SIGUSR1 kills a launcher or rank that is still starting, so it waits for the run folder. Slurm's ranks
   // get it instead of SIGTERM, too: srun kills its ranks after one SIGTERM, and mpirun leaves after two.
   void deliver() {
-    if (signals_.own_warning && Clock::now() >= *signals_.own_warning) {
-      signals_.own_warning.reset();
-      // someone may have changed the time limit
-      if (const auto seconds = job_.seconds_to_own_warning().value_or(0); seconds > 0)
-        signals_.own_warning = Clock::now() + std::chrono::seconds(seconds);
-      else
-        take(SIGUSR1);
-    }
     if (pending_ == 0) return;
     const bool trains = !plan_.run_file.empty();
     const int signal = job_.is_slurm() && trains && pending_ == SIGTERM ? SIGUSR1 : pending_;
