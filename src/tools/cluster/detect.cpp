@@ -169,10 +169,7 @@ std::string detect_site(const std::string& scheduler) {
     const auto answer = run(command);
     if (answer.good()) return answer.output;
     if (answer.end != base::Answer::not_started)
-      silent.push_back(format("{} {}{}{}", base::join(command, " "),
-                              answer.end == base::Answer::late ? "timed out" : "failed",
-                              answer.errors.empty() ? "" : ": ",
-                              base::printable(answer.errors.substr(0, answer.errors.find('\n')), 200)));
+      silent.push_back(trouble_of(base::join(command, " "), answer));
     return std::nullopt;
   };
   std::optional<FoundSite> found;

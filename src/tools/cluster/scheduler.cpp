@@ -50,13 +50,6 @@ bool is_final(const std::string& state) {
   return base::is_among(state, kFinal);
 }
 
-std::string trouble_of(const char* command, const base::Answer& answer) {
-  if (answer.end == base::Answer::not_started) return format("{} cannot be started", command);
-  if (answer.end == base::Answer::late) return format("{} timed out", command);
-  return format("{} exited with {}: {}", command, answer.status,
-                base::printable(base::trimmed(answer.errors), 300));
-}
-
 Words for_cluster(const Scheduler& scheduler, Words words) {
   if (!scheduler.cluster.empty()) words.push_back("--clusters=" + scheduler.cluster);
   return words;
@@ -93,16 +86,12 @@ bool is_id(const std::string& word) {
   return std::ranges::all_of(word, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
 }
 
-// The last line that is an id: a site may print a banner.
+// The last line: a site may print a banner before. `sbatch --parsable` prints ID;CLUSTER.
 Submitted id_in(const std::string& output) {
-  const auto lines = base::split(output, '\n');
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    const auto word = base::trimmed(*line);
-    if (!is_id(word)) continue;
-    const auto sign = std::min(word.find(';'), word.size());  // sbatch --parsable: ID;CLUSTER
-    return {word.substr(0, sign), word.substr(std::min(sign + 1, word.size())), {}};
-  }
-  return {};
+  const auto text = base::trimmed(output), word = base::trimmed(text.substr(text.rfind('\n') + 1));
+  const auto sign = std::min(word.find(';'), word.size());
+  if (!is_id(word)) return {};
+  return {word.substr(0, sign), word.substr(std::min(sign + 1, word.size())), {}};
 }
 
 }  // namespace
@@ -201,13 +190,26 @@ RunCommand real_commands(std::chrono::milliseconds limit) {
   };
 }
 
+std::string trouble_of(const std::string& command, const base::Answer& answer) {
+  if (answer.end == base::Answer::not_started) return format("{} cannot be started", command);
+  if (answer.end == base::Answer::late) return format("{} timed out", command);
+  return format("{} exited with {}: {}", command, answer.status,
+                base::printable(base::trimmed(answer.errors), 300));
+}
+
 StatesAnswer query_jobs(const Scheduler& scheduler, const Words& jobs, const RunCommand& run) {
   if (!scheduler.slurm()) {
-    Words words = {"qstat", "-f"};
-    words.insert(words.end(), jobs.begin(), jobs.end());
-    const auto answer = run(words);
-    auto states = parse_qstat(answer.output + answer.errors, jobs);
-    return {states, states.empty() ? trouble_of("qstat", answer) : ""};
+    constexpr size_t kMost = 50;  // jobs of a command
+    StatesAnswer all;
+    for (size_t from = 0; from < jobs.size() && all.trouble.empty(); from += kMost) {
+      Words words = {"qstat", "-f"};
+      for (size_t i = from; i < std::min(from + kMost, jobs.size()); ++i) words.push_back(jobs[i]);
+      const auto answer = run(words);
+      auto states = parse_qstat(answer.output + answer.errors, jobs);
+      if (states.empty()) all.trouble = trouble_of("qstat", answer);
+      all.states.merge(states);
+    }
+    return all;
   }
   std::set<std::string> arrays;
   for (const auto& job : jobs) arrays.insert(array_of(job));
@@ -318,7 +320,9 @@ Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) 
   if (answer.end == base::Answer::late)
     throw Error(format("{} timed out after {} s, and may have submitted the job: {}", name,
                        std::chrono::ceil<std::chrono::seconds>(limit).count(), output),
-                shell_line(command), "check the queue before you resubmit");
+                shell_line(command),
+                format("look for it with {} before you submit again",
+                       name == "sbatch" ? "squeue --user=$USER or sacct" : "qstat -u $USER"));
   if (!answer.good()) {
     for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server",
                               "configuration source", "nknown host"})

@@ -52,6 +52,9 @@ using RunCommand = std::function<base::Answer(const std::vector<std::string>& wo
 /// The real one: it ends the command after `limit`, and hides a user's formats and filters from it.
 RunCommand real_commands(std::chrono::milliseconds limit);
 
+/// Why the command failed.
+std::string trouble_of(const std::string& command, const base::Answer& answer);
+
 struct JobState {
   enum Kind {
     queued,
@@ -105,6 +108,6 @@ struct Submitted {
 
 /// InputError where the command is not installed; Error, with its output, where it rejects the job, does not
 /// answer in time or prints no id.
-Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit = std::chrono::minutes(2));
+Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit = std::chrono::seconds(30));
 
 }  // namespace lockstep::cluster

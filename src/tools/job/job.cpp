@@ -69,19 +69,6 @@ bool accepts(const std::string& host, int port, std::chrono::milliseconds limit)
   return error == 0;
 }
 
-// One after the other if there is no thread.
-template <class Ask>
-auto ask_all(size_t count, size_t at_once, const Ask& ask) {
-  std::vector<decltype(ask(0))> answers;
-  while (answers.size() < count) {
-    std::vector<std::future<decltype(ask(0))>> batch;
-    for (size_t i = answers.size(); i < count && batch.size() < at_once; ++i)
-      batch.push_back(std::async(ask, i));
-    for (auto& answer : batch) answers.push_back(answer.get());
-  }
-  return answers;
-}
-
 class Job {
  public:
   Job(Signals& signals, std::string program)
@@ -182,6 +169,7 @@ class Job {
     record("file", run_file_);
     prepare(true);
     read_as_world();
+    look_at_nodes();
     saved_before_ = base::number_in(value(environment_, "LOCKSTEP_SAVED_STEP"));
     if (const auto status = find_run_to_continue()) {
       forget_run_file();
@@ -419,36 +407,45 @@ class Job {
 
   std::vector<std::string> errors() const { return lines_of(errors_file(relaunches_)); }
 
-  bool is_here(const Node& node) const {
-    return node.name == value(environment_, "SLURMD_NODENAME") ||
-           short_name(node.name) == short_name(launch::read_host_facts({}).host);
+  // Of these nodes, those whose scheduler's daemon accepts connections.
+  Words accepting(const Words& nodes) const {
+    std::vector<std::future<bool>> answers;
+    for (const auto& host : nodes)
+      answers.push_back(std::async([this, host] { return accepts(host, port_, node_timeout_); }));
+    Words all;
+    for (size_t i = 0; i < nodes.size(); ++i)
+      if (answers[i].get()) all.push_back(nodes[i]);
+    return all;
   }
 
-  // A node is lost if it accepts no connection while another does, or if the scheduler cannot start a process
-  // on it. If none accepts one, a firewall may be the reason. One step of Slurm tries all nodes that do.
-  Words find_lost_nodes(bool doubts_all) {
-    const auto reaches = [&](const Words& nodes) {
-      return signal_waits() ? std::nullopt : job_->reaches(nodes);
-    };
-    Words names, lost;
-    std::string here;
-    for (const auto& node : allocation_.nodes) {
-      if (here.empty() || is_here(node)) here = node.name;
-      if (!node.name.empty() && !is_here(node)) names.push_back(node.name);
+  // While all nodes work, so that a firewall is not taken for a lost node.
+  void look_at_nodes() {
+    const auto here = short_name(launch::read_host_facts({}).host);
+    Words names;
+    for (const auto& [name, cpus, tasks, gpus] : allocation_.nodes)
+      if (!name.empty() && name != value(environment_, "SLURMD_NODENAME") && short_name(name) != here)
+        names.push_back(name);
+    if (as_world_ == 0 || names.empty()) return;
+    port_ = job_->daemon_port();
+    if (port_ > 0) accepting_ = accepting(names);
+    if (accepting_.size() < names.size())
+      say(format(
+          "warning: only {} of {} other nodes accept connections at port {}: the loss of the others would "
+          "not be noticed",
+          accepting_.size(), names.size(), port_));
+  }
+
+  // A node is lost if it accepts no connection any more. If none does, this node's own network may be down.
+  Words find_lost_nodes() {
+    const auto left = accepting(accepting_);
+    Words lost;
+    for (const auto& node : accepting_)
+      if (std::ranges::count(left, node) == 0) lost.push_back(node);
+    if (left.empty() && !lost.empty() && !job_->answers()) {
+      say("neither the scheduler nor another node responds to this node, so no node counts as lost");
+      return {};
     }
-    const int port = names.empty() ? 0 : job_->daemon_port();
-    const auto accept = ask_all(
-        names.size(), 64, [&](size_t i) { return port == 0 || accepts(names[i], port, node_timeout_); });
-    for (size_t i = 0; i < names.size(); ++i)
-      if (!accept[i]) lost.push_back(names[i]);
-    const bool none_accepts = lost.size() == names.size();
-    if (!none_accepts && !lost.empty()) return lost;
-    if (!none_accepts && !doubts_all) return {};
-    if (!none_accepts && job_->is_slurm() && names.size() > 1 && reaches(names) == true) return {};
-    are_nodes_unclear_ = false;
-    lost = unreached(names, here, !none_accepts, reaches, are_nodes_unclear_);
-    if (are_nodes_unclear_ && !signal_waits())
-      say("the scheduler started a process in time on too few of the other nodes, so none counts as lost");
+    accepting_ = left;
     return lost;
   }
 
@@ -474,7 +471,7 @@ class Job {
       return false;
     }
     Words lost;
-    if (signals_.stop.signal == 0) lost = find_lost_nodes(only_ranks_were_lost(errors(), false));
+    if (signals_.stop.signal == 0) lost = find_lost_nodes();
     if ((nothing_known && lost.empty()) || !only_ranks_were_lost(errors(), !lost.empty())) return false;
     note_signals();
     if (signals_.stop.signal != 0) {
@@ -526,10 +523,10 @@ class Job {
     const auto before = std::exchange(lost_at_, std::nullopt);
     if (lost.empty()) lost_at_ = step;
     if (!lost_at_ || lost_at_ != before) return false;
-    say(format("{} twice after step {}, so the job does not restart the ranks again: {}", lost_ranks(), step,
-               are_nodes_unclear_
-                   ? "check the nodes (sinfo -R or pbsnodes -l) and submit without those that hang"
-                   : "all nodes respond"));
+    say(format(
+        "{} twice after step {} although no further node is lost, so the job does not restart the ranks: "
+        "if a node hangs ({}), submit again without it",
+        lost_ranks(), step, job_->is_slurm() ? "sinfo -R" : "pbsnodes -l"));
     return true;
   }
 
@@ -542,7 +539,6 @@ class Job {
                saved ? format("after step {}", *saved) : "from the first step", relaunches_ + 1,
                max_relaunches_));
     ++relaunches_;
-    record("relaunch", format("{}{}{}", relaunches_, lost.empty() ? "" : " without ", base::join(lost, " ")));
     if (const auto warning = job_->keep_only(allocation_, lost); !warning.empty()) say("warning: " + warning);
     end_leftovers(signals_);
     lay_out_ranks(true);
@@ -595,7 +591,8 @@ class Job {
   std::string interrupted_;  // "SIGUSR1; rank 3 was lost"
   std::vector<std::string> words_, arguments_;
   bool is_chain_ = false, keeps_run_file_ = false, restarts_ = false;
-  bool are_nodes_unclear_ = false;
+  int port_ = 0;              // of the scheduler's daemon on every node
+  Words accepting_;           // the other nodes that accepted connections there when looked at last
   bool has_trained_ = false;  // this job's launcher has started ranks that opened the run
   int64_t max_restarts_ = 10, max_relaunches_ = 3, as_world_ = 0;
   std::chrono::milliseconds node_timeout_{3000};
@@ -609,24 +606,6 @@ class Job {
 };
 
 }  // namespace
-
-Words unreached(const Words& nodes, const std::string& here, bool accept, const Reaches& reaches,
-                bool& is_unclear) {
-  constexpr int kMost = 16;
-  if (nodes.empty() || reaches({here}) != true) return {};
-  std::atomic<int> late = 0;
-  const auto reached = ask_all(nodes.size(), kMost, [&](size_t i) {
-    const auto answer = late < kMost ? reaches({nodes[i]}) : std::nullopt;
-    late += answer ? 0 : 1;
-    return answer;
-  });
-  Words lost;
-  for (size_t i = 0; i < nodes.size(); ++i)
-    if (reached[i] != true) lost.push_back(nodes[i]);
-  const bool is_all = lost.size() == nodes.size(), is_slow = late == std::ssize(nodes);
-  is_unclear = late >= kMost || (is_slow && late > 1) || (is_all && accept && (is_slow || lost.size() > 1));
-  return is_unclear || lost.empty() || reaches({here}) != true ? Words() : lost;
-}
 
 bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_lost) {
   return std::ranges::all_of(errors, [&](const std::string& line) {

@@ -130,9 +130,8 @@ class OwnJob {
 
   /// The port of the scheduler's daemon on every node; 0 = unknown.
   virtual int daemon_port() = 0;
-  /// Whether the scheduler can start a process on each of the nodes (PBS: on the first); nothing if that took
-  /// too long, a signal waits, or there is no command for it.
-  virtual std::optional<bool> reaches(const std::vector<std::string>& nodes) = 0;
+  /// Whether the scheduler describes this job now.
+  virtual bool answers() = 0;
   /// Restricts launchers to these nodes. Returns a warning, or nothing.
   virtual std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) = 0;
 
@@ -219,13 +218,6 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
 
 /// "a=1 b=2" as --set a=1 --set b=2; @FILE has one setting per line. InputError for quotes and backslashes.
 std::vector<std::string> settings_in(const std::string& text);
-
-/// The nodes on which the scheduler cannot start a process, although it can on the node `here`, before and
-/// after. The scheduler may be slow, so it `is_unclear` which are lost, and none is, if 16 are late, all of
-/// several are, or all fail although they `accept` connections.
-using Reaches = std::function<std::optional<bool>(const std::vector<std::string>& nodes)>;
-std::vector<std::string> unreached(const std::vector<std::string>& nodes, const std::string& here,
-                                   bool accept, const Reaches& reaches, bool& is_unclear);
 
 /// Whether the ranks' errors (lines of JSON) name only lost ranks or nodes. `nodes_lost`: nodes were found
 /// to be lost.

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/files/file.h"
@@ -47,10 +49,6 @@ std::string without_values(std::string line, const Environment& environment) {
       line.replace(sign + 1, std::min(line.find_first_of(" ,", sign), line.size()) - sign - 1, "...");
   }
   return line;
-}
-
-std::optional<bool> answer_of(const base::Answer& answer) {
-  return answer.end == base::Answer::left ? answer.good() : std::optional<bool>();
 }
 
 }  // namespace
@@ -184,13 +182,7 @@ class SlurmJob : public OwnJob {
     return static_cast<int>(number_after(run({"scontrol", "show", "config"}).output, "SlurmdPort"));
   }
 
-  std::optional<bool> reaches(const Words& nodes) override {
-    return answer_of(ask_again(
-        {"srun", format("--job-name={}", kStepName), "--overlap", "--mem=0",
-         format("--nodes={}", nodes.size()), format("--ntasks={}", nodes.size()), "--ntasks-per-node=1",
-         "--cpus-per-task=1", "--mpi=none", "--nodelist=" + base::join(nodes, ","), "true"},
-        true));
-  }
+  bool answers() override { return !record().empty(); }
 
   // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
   // user's.
@@ -304,14 +296,8 @@ class PbsJob : public OwnJob {
     if (environment_.contains("LOCKSTEP_RESTART")) return get("LOCKSTEP_SUBMITTED");
     const auto words = value(record_, "Submit_arguments");  // without the quotes that the shell removed
     if (words.empty()) return "";
-    const std::filesystem::path folder = get("PBS_O_WORKDIR", ".");
-    size_t script = 0;
-    std::error_code none;  // words may be too long for a name, or in a closed folder
-    while (script < words.size() && !std::filesystem::is_regular_file(folder / words.substr(script), none))
-      script = std::min(words.find(' ', script), words.size() - 1) + 1;
-    auto line = without_values(words.substr(0, script), environment_);
-    if (script < words.size()) line += cluster::quoted(words.substr(script));
-    return format("cd {} && qsub {}", cluster::quoted(folder.string()), line);
+    return format("cd {} && qsub {}", cluster::quoted(get("PBS_O_WORKDIR", ".")),
+                  without_values(words, environment_));
   }
 
   // Without control groups PBS itself ends such a job, with SIGTERM. At the walltime there is no time to ask.
@@ -329,20 +315,16 @@ class PbsJob : public OwnJob {
   }
 
   // PBS sends SIGTERM for a qdel, a preemption, a qrerun and the walltime. The clock tells the last one
-  // apart, unless the job was suspended or its walltime changed, so PBS must confirm it. Its own count may
-  // lag.
+  // apart, unless the job was suspended or its walltime changed.
   Fate fate(const StopSignal& stop) override {
-    const bool was_told = stop.signal == SIGTERM;
-    if (was_told && record_.empty()) record_ = record_soon();
-    const bool is_past = was_told && is_past_walltime(stop);
+    if (stop.signal != SIGTERM) return Fate::ended;
+    if (record_.empty()) record_ = record_soon();
+    const bool is_past = is_past_walltime(stop);
     const auto fields = is_past ? record_soon() : record(id());
     if (value(fields, "substate").starts_with("6")) return Fate::restarts;
-    if (!was_told) return Fate::ended;
     const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
     if (is_past && fields.empty()) return Fate::unknown;
-    const bool is_early =
-        seconds_in(fields, "resources_used.walltime") + 180 < seconds_in(fields, "Resource_List.walltime");
-    if (is_past && !was_deleted && !is_early) return Fate::ended;
+    if (is_past && !was_deleted) return Fate::ended;
     return was_deleted || value(record_, "Rerunable") == "False" ? Fate::cancelled : Fate::perhaps_restarts;
   }
 
@@ -356,17 +338,15 @@ class PbsJob : public OwnJob {
     const auto array = get("PBS_ARRAY_ID");
     const auto fields = array.empty() ? record_ : record(array, true);
     if (fields.empty() || fields.contains("max_run_subjobs")) {
-      log::warning(format("{}, so this task is not resubmitted",
-                          fields.empty() ? "qstat -f did not describe the array, which may have a limit"
-                                         : "the array limits how many of its tasks run at once"));
+      log::warning(
+          "the array limits how many of its tasks run at once, or qstat -f did not describe it, so "
+          "this task is not resubmitted");
       return std::nullopt;
     }
-    const auto script = get("LOCKSTEP_SCRIPT");
-    std::string text;
-    try {
-      text = base::read_text(script);
-    } catch (const Error&) {
-      log::warning(format("the job's script ({}) cannot be read, so the job cannot be resubmitted", script));
+    std::ostringstream script;
+    script << std::ifstream(get("LOCKSTEP_SCRIPT")).rdbuf();
+    if (script.str().empty()) {
+      log::warning("the job's script (LOCKSTEP_SCRIPT) cannot be read, so the job cannot be resubmitted");
       return std::nullopt;
     }
     auto all = settings_to_pass();
@@ -374,7 +354,7 @@ class PbsJob : public OwnJob {
     all["LOCKSTEP_RESTART"] = format("{}", count(environment_, "LOCKSTEP_RESTART", 0) + 1);
     const base::TemporaryFolder folder;
     const auto file = folder.path() + "/job";
-    base::replace_file(file, with_settings(text, all));
+    base::replace_file(file, with_settings(script.str(), all));
     Words words = {"env", "-C", get("PBS_O_WORKDIR", "."), "qsub", "-C", ""};
     const auto options = qsub_options(record_, environment_);
     words.insert(words.end(), options.begin(), options.end());
@@ -393,9 +373,7 @@ class PbsJob : public OwnJob {
 
   int daemon_port() override { return 15003; }  // of pbs_mom
 
-  std::optional<bool> reaches(const Words& nodes) override {
-    return answer_of(run({"pbs_tmrsh", nodes[0], "true"}));
-  }
+  bool answers() override { return !record(id()).empty(); }
 
   std::string keep_only(const Allocation& left, const Words& lost) override {
     if (lost.empty()) return "";
@@ -483,13 +461,13 @@ void add_resources(const Environment& record, Words& options) {
 
 // With -k d PBS appends to the log while the job writes. Otherwise it copies the log at the end, which would
 // replace the one of the job before, so the new log is beside it, under the name that PBS chooses.
-void add_outputs(const Environment& record, Words& options) {
+void add_outputs(const Environment& record, const std::filesystem::path& submitted_in, Words& options) {
   const bool direct = value(record, "Keep_Files").find('d') != std::string::npos;
   for (const auto& [field, flag] : {std::pair{"Output_Path", "-o"}, std::pair{"Error_Path", "-e"}}) {
     std::filesystem::path path = value(record, field).substr(value(record, field).find(':') + 1);
     std::error_code none;
     if (!direct && !std::filesystem::is_directory(path, none)) path = path.parent_path();
-    if (!path.empty()) options.insert(options.end(), {flag, path.string()});
+    if (!path.empty() && path != submitted_in) options.insert(options.end(), {flag, path.string()});
   }
 }
 
@@ -528,7 +506,7 @@ Words qsub_options(const Environment& record, const Environment& environment) {
   if (const auto queue = value(environment, "PBS_O_QUEUE"); !queue.empty())
     options.insert(options.end(), {"-q", queue});
   add_resources(record, options);
-  add_outputs(record, options);
+  add_outputs(record, value(environment, "PBS_O_WORKDIR"), options);
   return options;
 }
 

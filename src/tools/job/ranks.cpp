@@ -249,6 +249,7 @@ class RanksRun {
     if (signal == SIGUSR1 && std::exchange(signals_.ignores_warning, false))
       return say("ignoring the first SIGUSR1, which Slurm sends too early in a job of at most 3 minutes");
     signals_.note(signal);
+    next_look_ = Clock::now();
     if (signal == SIGTERM) say("SIGTERM: the job was canceled or preempted, or reached its time limit");
     // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
     const bool ranks_have_it = !job_.is_slurm() && child_ > 0;
@@ -286,16 +287,14 @@ class RanksRun {
 
   // A launcher may wait minutes for a lost node, or after a SIGTERM, although its ranks have ended.
   void check_launcher() {
+    const auto now = Clock::now();
+    if (plan_.run_file.empty() || was_ended_ || now < next_look_) return;
     const bool is_srun = plan_.launcher.is_srun, is_stopping = signals_.stop.signal == SIGTERM && !is_srun;
-    const bool is_urgent = is_stopping || errors_since_ || (!is_srun && !had_ranks_ && folder_.empty());
-    if (plan_.run_file.empty() || was_ended_ || Clock::now() - looked_ < (is_urgent ? 200ms : 1s)) return;
-    looked_ = Clock::now();
-    if (!errors_since_ && plan_.survives_losses && !base::first_line(plan_.errors_file).empty())
-      errors_since_ = Clock::now();
     const bool is_starting = folder().empty() && !is_srun;
-    const std::chrono::milliseconds pause = !is_starting ? 5s : had_ranks_ ? 1s : 0s;
-    if (!errors_since_ && !is_stopping && Clock::now() - checked_ < pause) return;
-    checked_ = Clock::now();
+    if (!errors_since_ && plan_.survives_losses && !base::first_line(plan_.errors_file).empty())
+      errors_since_ = now;
+    const bool is_urgent = is_stopping || errors_since_ || (is_starting && !had_ranks_);
+    next_look_ = now + (is_urgent ? 200ms : is_starting || plan_.survives_losses ? 1s : 5s);
     const int status = status_of_run(folder(), run_folder::kRunning);
     const bool is_over = status != run_folder::kRunning || (errors_since_ && !is_srun);
     const bool has_ranks = (is_over || is_starting) && !local_ranks().empty();
@@ -304,12 +303,12 @@ class RanksRun {
     if (has_ranks || !(is_over || (is_starting && had_ranks_)))
       idle_since_.reset();
     else if (!idle_since_)
-      idle_since_ = Clock::now();
+      idle_since_ = now;
     // srun's ranks are not below this process, and may still write their last errors
     const bool is_lost = plan_.survives_losses && (errors_since_ || status == kFailed);
     const auto limit = is_stopping ? 0ms : !is_lost ? plan_.patience : is_srun ? 2s : 500ms;
-    const bool is_idle = idle_since_ && Clock::now() - *idle_since_ >= limit;
-    if (!is_idle && !(errors_since_ && Clock::now() - *errors_since_ > 5s)) return;
+    const bool is_idle = idle_since_ && now - *idle_since_ >= limit;
+    if (!is_idle && !(errors_since_ && now - *errors_since_ > 5s)) return;
     was_ended_ = true;
     say(format("the ranks have ended but {0} has not: sending SIGKILL to {0} and its children",
                plan_.launcher.words[0]));
@@ -324,7 +323,7 @@ class RanksRun {
   base::Descriptor errors_;
   pid_t child_ = -1;
   int status_ = 0, pending_ = 0;
-  Clock::time_point looked_ = Clock::now(), checked_ = Clock::now();
+  Clock::time_point next_look_ = Clock::now();
   std::optional<Clock::time_point> errors_since_, idle_since_, folder_since_;
   bool was_ended_ = false, had_ranks_ = false;
 };

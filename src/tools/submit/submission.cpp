@@ -74,12 +74,7 @@ class SignalsHeld {
   bool want_end() const {
     sigset_t waiting;
     ::sigpending(&waiting);
-    const auto wants = [&](int signal) {
-      struct sigaction action {};  // an ignored signal waits, too
-      ::sigaction(signal, nullptr, &action);
-      return ::sigismember(&waiting, signal) == 1 && action.sa_handler != SIG_IGN;
-    };
-    return wants(SIGINT) || wants(SIGTERM);
+    return ::sigismember(&waiting, SIGINT) == 1 || ::sigismember(&waiting, SIGTERM) == 1;
   }
 
  private:
