@@ -39,9 +39,6 @@ std::pair<int64_t, int64_t> common_kind(const Blocks& nodes, Words& notes) {
     ++kinds[{number_of(value(node, "resources_available.ncpus")),
              number_of(value(node, "resources_available.ngpus"))}];
   if (kinds.empty()) return {};
-  for (const auto& [kind, count] : kinds)
-    notes.push_back(base::counted(count, "node") +
-                    format(" with {} ncpus, {} ngpus", kind.first, kind.second));
   if (kinds.size() > 1)
     notes.emplace_back("nodes differ, and PBS does not say which queue has which: check gpus_per_node below");
   return std::ranges::max_element(kinds, {}, [](const auto& entry) { return entry.second; })->first;

@@ -80,10 +80,8 @@ Words variables_to_drop(const Scheduler& scheduler) {
 // 7, 7;cluster, 7.server, 7[].server; not a date or a percentage in a banner
 bool is_id(const std::string& word) {
   const auto digits = std::min(word.find_first_not_of("0123456789"), word.size());
-  if (digits == 0) return false;
-  if (digits < word.size() && std::string_view(";.[").find(word[digits]) == std::string_view::npos)
-    return false;
-  return std::ranges::all_of(word, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
+  return digits > 0 && (digits == word.size() || contains(";.[", word.substr(digits, 1))) &&
+         std::ranges::all_of(word, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
 }
 
 // The last line: a site may print a banner before. `sbatch --parsable` prints ID;CLUSTER.

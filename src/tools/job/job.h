@@ -138,8 +138,9 @@ class OwnJob {
  protected:
   base::Answer run(const std::vector<std::string>& words) const { return run_(words); }
   /// Waits ten seconds for a scheduler that is busy, and five minutes (Slurm) or one (PBS) for one that is
-  /// down. With `until_signal`, only while no signal waits.
-  base::Answer ask_again(const std::vector<std::string>& words, bool until_signal = false) const;
+  /// down, or `most` seconds. With `until_signal`, only while no signal waits.
+  base::Answer ask_again(const std::vector<std::string>& words, bool until_signal = false,
+                         int64_t most = 0) const;
   std::string get(const std::string& name, const std::string& otherwise = "") const {
     return value(environment_, name, otherwise);
   }

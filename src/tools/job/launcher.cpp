@@ -14,9 +14,7 @@ enum class Family { open_mpi, open_mpi_5, pals, hydra };  // MPICH and Intel MPI
 
 Family family_of(const std::string& command, const RunCommand& run) {
   const auto answer = run({command, "--version"});
-  const auto lines = base::split(answer.output + "\n" + answer.errors, '\n');
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(lines.size(), 4); ++i) text += lines[i] + "\n";
+  const auto text = (answer.output + "\n" + answer.errors).substr(0, 400);
   if (contains(text, "PRRTE") || contains(text, "prte")) return Family::open_mpi_5;
   if (const auto at = text.find("Open MPI) "); at != std::string::npos)
     return std::atoi(text.c_str() + at + 10) >= 5 ? Family::open_mpi_5 : Family::open_mpi;
@@ -45,10 +43,11 @@ std::string choose_command(const Start& start, const Environment& environment, c
   return mpirun && family_of("mpirun", run) <= Family::open_mpi_5 ? "mpirun" : "mpiexec";
 }
 
-class Builder {
- public:
-  Builder(const Start& start, Environment& environment, const RunCommand& run)
-      : start_(start), layout_(start.layout), environment_(environment), run_(run) {}
+struct Builder {
+  const Start& start_;
+  Environment& environment_;
+  const RunCommand& run_;
+  const Layout& layout_ = start_.layout;
 
   Words srun() {
     auto width = layout_.cores_per_rank * layout_.threads_per_core;
@@ -81,14 +80,13 @@ class Builder {
     add(words, {"-n", format("{}", layout_.ranks)});
     if (start_.job.is_slurm()) {
       if (start_.relaunches > 0) environment_["SLURM_OVERLAP"] = "1";  // for mpirun's own srun
-    } else if (!knows_pbs()) {
-      add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
-      if (layout_.nodes > 1) {
-        add(words, {is_5 ? "--prtemca" : "--mca", is_5 ? "plm_ssh_agent" : "plm_rsh_agent", start_.agent});
-        pass_environment(words);
-      }
-    } else if (start_.relaunches > 0) {
-      add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
+      return words;
+    }
+    const bool has_tm = knows_pbs();
+    if (!has_tm || start_.relaunches > 0) add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
+    if (!has_tm && layout_.nodes > 1) {
+      add(words, {is_5 ? "--prtemca" : "--mca", is_5 ? "plm_ssh_agent" : "plm_rsh_agent", start_.agent});
+      pass_environment(words);
     }
     return words;
   }
@@ -123,7 +121,6 @@ class Builder {
     return words;
   }
 
- private:
   static void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
   // A dying job gets twice 5 s to write its checkpoint. mpirun takes that time after every status but 0, even
@@ -180,11 +177,6 @@ class Builder {
       if (!setting.empty() && !is_of_node && base::is_among(name, kPassed)) add(words, {"-x", name});
     }
   }
-
-  const Start& start_;
-  const Layout& layout_;
-  Environment& environment_;
-  const RunCommand& run_;
 };
 
 }  // namespace
@@ -198,7 +190,7 @@ Launcher choose_launcher(const Start& start, Environment& environment, const Run
   if (start.layout.nodes == 1)
     environment["OMPI_MCA_btl"] = value(environment, "OMPI_MCA_btl", "^tcp,ofi,openib,uct");
   environment["OMP_NUM_THREADS"] = format("{}", start.layout.cores_per_rank);
-  Builder builder(start, environment, run);
+  Builder builder{start, environment, run};
   if (command == "srun") return {builder.srun(), true};
   const auto family = family_of(command, run);
   if (family == Family::pals) return {builder.pals(command)};

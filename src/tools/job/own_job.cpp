@@ -60,7 +60,7 @@ bool signal_waits() {
   return ::sigisemptyset(&waiting) == 0;
 }
 
-base::Answer OwnJob::ask_again(const Words& words, bool until_signal) const {
+base::Answer OwnJob::ask_again(const Words& words, bool until_signal, int64_t most) const {
   const auto start = Clock::now();
   base::Answer answer;
   for (auto pause = pause_;; pause = std::min(2 * pause, 30 * pause_)) {
@@ -73,7 +73,7 @@ base::Answer OwnJob::ask_again(const Words& words, bool until_signal) const {
     const bool is_down = (is_late && is_repeatable) || says("Unable to contact") || says("cannot connect") ||
                          (words[0] == "qstat" && answer.end == base::Answer::left && answer.status != 0);
     const bool is_busy = is_down || says("Unable to create step") || says("try again");
-    const auto limit = !is_down ? 10 : is_slurm() ? 300 : 60;
+    const auto limit = most > 0 ? most : !is_down ? 10 : is_slurm() ? 300 : 60;
     if (answer.good() || !is_busy || Clock::now() - start > limit * pause_) return answer;
     if (pause == pause_)
       log::warning(format("trying again: {}\n{}", base::join(words, " "), base::trimmed(answer.errors)));
@@ -399,14 +399,9 @@ class PbsJob : public OwnJob {
     return launch::qstat_fields((waits ? ask_again(words) : run(words)).output);
   }
 
-  // With a few tries: a job that PBS ends has ten seconds, and a site may not let its nodes ask.
+  // With three tries: a job that PBS ends has ten seconds, and a site may not let its nodes ask.
   Environment record_soon() const {
-    for (int tries = 1;; ++tries) {
-      const auto answer = run({"qstat", "-f", id()});
-      auto fields = launch::qstat_fields(answer.output);
-      if (!fields.empty() || tries == 3 || answer.end == base::Answer::not_started) return fields;
-      std::this_thread::sleep_for(2 * pause_);
-    }
+    return launch::qstat_fields(ask_again({"qstat", "-f", id()}, false, 2).output);
   }
 
   // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.

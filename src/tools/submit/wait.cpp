@@ -1,6 +1,7 @@
 // lockstep submit --wait: follows a job's log and progress to its end.
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -50,21 +51,9 @@ void add_line(JobRecord& record, std::string line) {
   }
 }
 
-// Empty where the file does not exist yet.
-std::string text_of(const fs::path& path) {
-  constexpr size_t kMostBytes = 4 << 20;
-  try {
-    return base::read_small_file(path.string(), kMostBytes, "the job's record");
-  } catch (const InputError&) {
-    return "";
-  }
-}
-
 // A relative path starts at the folder of submission, which is the working directory.
 fs::path folder_of(const JobRecord& record) {
-  if (!record.folder.empty()) return record.folder;
-  const auto text = record.run_file.empty() ? "" : text_of(record.run_file);
-  return text.substr(0, text.find('\n'));
+  return record.folder.empty() ? fs::path(base::first_line(record.run_file)) : record.folder;
 }
 
 std::optional<run_folder::StatusReport> report_on(const fs::path& folder) {
@@ -93,7 +82,9 @@ void JobWatch::set_state(const JobState& answer) {
 
 JobWatch::Phase JobWatch::update() {
   if (phase == over) return phase;
-  const auto text = text_of(file_);
+  std::ostringstream stream;
+  stream << std::ifstream(file_).rdbuf();
+  const auto text = stream.str();
   const bool is_new = text != text_;
   if (is_new) {  // the job may start again whatever its script ended with, so only later answers count
     text_ = text;
