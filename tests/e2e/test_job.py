@@ -186,6 +186,10 @@ def test_a_link_of_a_chain_goes_on_only_with_what_stopped_early(job, tmp_path):
         done = job(LOCKSTEP_RUN_FILE=str(chain), LOCKSTEP_LINK="2")
         found[state] = (done.returncode, "start 1" in done.stdout)
     assert found == {"done": (0, False), "failed": (1, False), "stopped on request": (1, False), "stopped early": (0, True)}
+    if os.geteuid() == 0:
+        os.chown(chain, 1, 1)
+        done = job(LOCKSTEP_RUN_FILE=str(chain), LOCKSTEP_LINK="2")
+        assert done.returncode == 2 and "belongs to another user" in done.stderr
     older = job(LOCKSTEP_CHAIN=str(chain), LOCKSTEP_LINK="2")
     assert older.returncode == 2 and "an older version of lockstep has submitted this chain" in older.stderr
 

@@ -92,7 +92,7 @@ TEST_F(Started, ALauncherThatOutlivesRanksWithoutARunIsKilledAlone) {
   plan_.launcher.words = {"sh", "-c", "\"$0\"; exec sleep 60"};
   plan_.run_file = folder.path() / "run";
   plan_.patience = 0ms;
-  EXPECT_EQ(run(rank).status, 128 + SIGKILL);
+  EXPECT_EQ(run(rank).status, 128 + SIGTERM);
   EXPECT_TRUE(std::filesystem::exists(rank + ".end"));
   EXPECT_EQ(::waitpid(other, nullptr, WNOHANG), 0);
   ::kill(other, SIGKILL);

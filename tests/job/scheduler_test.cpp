@@ -96,10 +96,10 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   EXPECT_EQ(slurm->joules(), 120);
   EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch $'/a b/x.sh' $'c d'");
   EXPECT_EQ(slurm->submit_line({"other"}), "cd $'/a b' && sbatch $'/a b/x.sh c d'");
-  fake.answers["SubmitLine"] = "sbatch -N2 --export=TOKEN=x,CONFIG=a x.sh c d\n";
+  fake.answers["SubmitLine"] = "sbatch -N2 --export=TOKEN=x,https_proxy=http://me:pw@h:1,CONFIG=a x.sh c d\n";
   environment["SLURM_ARRAY_TASK_ID"] = "3";
   EXPECT_EQ(slurm->submit_line({"c d"}),
-            "cd $'/a b' && sbatch --array=3 -N2 --export=TOKEN=...,CONFIG=a x.sh $'c d'");
+            "cd $'/a b' && sbatch --array=3 -N2 --export=TOKEN=...,https_proxy=...,CONFIG=a x.sh $'c d'");
   fake.answers["SubmitLine"] = "sbatch -a 0-7%2 x.sh\nsbatch -a 0-7%2 x.sh\n";
   EXPECT_EQ(slurm->submit_line({}), "cd $'/a b' && sbatch --array=3 x.sh");
   fake.answers["scontrol show job"] = "!Unable to contact slurm controller";
@@ -349,16 +349,16 @@ class Launchers : public ::testing::Test {
     given.nodes = {{"n1", 8, 2, 0}, {"n2", 8, 2, 0}};
     given.components = components_;
     const Layout layout{2, 4, ranks_per_node, 4, 8, 8};
-    return base::join(
-        choose_launcher({*job, given, layout, true, relaunches, "agent"}, environment_, fake_.command())
-            .words,
-        " ");
+    return base::join(choose_launcher({*job, given, layout, true, relaunches, "agent", own_cores_},
+                                      environment_, fake_.command())
+                          .words,
+                      " ");
   }
 
   test::TempFolder folder_;
   std::string path_;
   Environment environment_;
-  int64_t components_ = 1;
+  int64_t components_ = 1, own_cores_ = 0;
   Fake fake_;
 };
 
@@ -379,6 +379,9 @@ TEST_F(Launchers, OpenMpiGetsTheWordsOfItsVersion) {
                         "--hostfile nodes --mca plm_rsh_agent agent"));
   EXPECT_TRUE(test::has(four, "-x UCX_TLS"));
   EXPECT_FALSE(test::has(four, "CUDA_VISIBLE_DEVICES")) << "another node has its own";
+  own_cores_ = 9;  // of 8 that the job was given
+  EXPECT_TRUE(test::has(words(false, "mpirun (Open MPI) 4.1.4", 2), "--map-by ppr:2:node --bind-to none "));
+  own_cores_ = 8;
   fake_.answers["error-nonzero-status"] = "!unknown";
   const auto five = words(false, "mpirun (Open MPI) 5.0.11", 4);
   EXPECT_TRUE(test::has(five, "abort-nonzero-status=0 --map-by ppr:4:node:oversubscribe --bind-to none"));
@@ -396,7 +399,9 @@ TEST_F(Launchers, PalsAndHydraGetTheirs) {
   EXPECT_TRUE(test::has(test::refusal_of([&] { of_hydra(); }), "pbs_tmrsh"));
   environment_["HYDRA_BOOTSTRAP"] = "ssh";
   EXPECT_EQ(of_hydra() + environment_["HYDRA_LAUNCHER"], "mpiexec -n 4 -ppn 2 -f nodes");
+  environment_["CUDA_VISIBLE_DEVICES"] = "2,3";
   EXPECT_EQ(of_hydra(0), "mpiexec -n 4 -f nodes") << "it counts the file's lines";
+  EXPECT_FALSE(environment_.contains("CUDA_VISIBLE_DEVICES")) << "it would give them to every node";
   environment_.erase("HYDRA_BOOTSTRAP");
   add("pbs_tmrsh");
   of_hydra();

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -135,7 +136,7 @@ class Job {
     layout_ = lay_out(allocation_, environment_);
     for (const auto& warning : layout_.warnings) say("warning: " + warning);
     launcher_ = choose_launcher({*job_, allocation_, layout_, is_training, relaunches_,
-                                 base::home_folder() + "/job_scripts/pbs_agent.sh"},
+                                 base::home_folder() + "/job_scripts/pbs_agent.sh", own_cores()},
                                 environment_, run_command_);
   }
 
@@ -232,7 +233,7 @@ class Job {
     end_ = run_ranks(*job_, signals_, std::move(plan));
     // the ranks know another reason
     if (end_.is_guess && !only_ranks_were_lost(errors(), false)) end_.out_of_memory.clear();
-    const auto folder = folder_in(run_file_);
+    const auto folder = base::first_line(run_file_);
     // without a run folder, the ranks exit with 2 if they reject the input
     if (folder.empty()) return end_.status == 0 || end_.status == kBadInput ? kBadInput : kFailed;
     run_ = folder;
@@ -250,7 +251,10 @@ class Job {
   // status if there is nothing to continue.
   std::optional<int> find_run_to_continue() {
     if (job_->restarts() == 0 && !is_chain_) return std::nullopt;
-    const auto folder = folder_in(run_file_);
+    struct stat facts {};
+    if (::lstat(run_file_.c_str(), &facts) == 0 && facts.st_uid != ::geteuid())
+      throw InputError("the file with the run's path belongs to another user", run_file_, "remove it");
+    const auto folder = base::first_line(run_file_);
     if (folder.empty() || !fs::is_directory(folder, none_)) {
       if (job_->restarts() > 0 || value(environment_, "LOCKSTEP_LINK") == "1") return std::nullopt;
       say("the chain has ended: an earlier job was canceled or did not start a run");
@@ -411,7 +415,11 @@ class Job {
   Words accepting(const Words& nodes) const {
     std::vector<std::future<bool>> answers;
     for (const auto& host : nodes)
-      answers.push_back(std::async([this, host] { return accepts(host, port_, node_timeout_); }));
+      answers.push_back(std::async([this, host] {
+        if (accepts(host, port_, node_timeout_)) return true;
+        std::this_thread::sleep_for(2s);  // the daemon may be restarting
+        return accepts(host, port_, node_timeout_);
+      }));
     Words all;
     for (size_t i = 0; i < nodes.size(); ++i)
       if (answers[i].get()) all.push_back(nodes[i]);
@@ -548,7 +556,7 @@ class Job {
   // ---- the other commands ----
 
   int eval(std::vector<std::string> words) {
-    auto run = words.empty() ? folder_in(value(environment_, "LOCKSTEP_RUN_FILE")) : words[0];
+    auto run = words.empty() ? base::first_line(value(environment_, "LOCKSTEP_RUN_FILE")) : words[0];
     if (!words.empty()) words.erase(words.begin());
     if (run.empty() || !fs::exists(base::find_path(run + "/config.yaml"), none_))
       throw InputError(run.empty() ? "missing argument RUN_FOLDER" : "not a run folder (no config.yaml)", run,

@@ -62,6 +62,9 @@ Allocation pbs_allocation(const Environment& environment, const Environment& rec
 int64_t threads_per_core(const Environment& settings, int64_t counted,
                          const std::string& cpu_folder = "/sys/devices/system/cpu");
 
+/// That this process may use.
+int64_t own_cores();
+
 struct Layout {
   int64_t nodes = 1, ranks = 1;
   int64_t ranks_per_node = 0;  ///< 0 = as the scheduler put its tasks
@@ -179,6 +182,7 @@ struct Start {
   bool is_training = false;  ///< the run folder has the result, so exit statuses do not matter
   int relaunches = 0;        ///< restarts of lost ranks in this job
   std::string agent = {};    ///< replaces ssh for an MPI without PBS support
+  int64_t own_cores = 0;     ///< that this process may use
 };
 
 /// Also sets what launcher and ranks need in their environment. InputError if there is no launcher.
@@ -231,7 +235,7 @@ struct RanksPlan {
   Launcher launcher;
   std::vector<std::string> words;  ///< the program and its arguments
   Environment environment;
-  std::string run_file = {};     ///< receives the run folder's path; empty = the ranks do not train
+  std::string run_file = {};     ///< rank 0 writes the run folder's path into it; empty = no training
   std::string errors_file = {};  ///< receives the ranks' errors
   bool survives_losses = false;  ///< with train.as_world: the launcher must not wait for lost ranks
   std::chrono::milliseconds patience = std::chrono::seconds(10);  ///< with a launcher that outlives its ranks
@@ -245,9 +249,6 @@ struct RanksEnd {
 
 /// Starts the ranks, forwards signals to them, and waits for the launcher, and ends it if it outlives them.
 RanksEnd run_ranks(OwnJob& job, Signals& signals, RanksPlan plan);
-
-/// The folder that rank 0 wrote into the run file; empty if there is none yet.
-std::string folder_in(const std::string& run_file);
 
 /// The exit status of `lockstep status`; `otherwise` if the folder cannot be read.
 int status_of_run(const std::string& folder, int otherwise = kFailed);

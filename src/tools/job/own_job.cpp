@@ -1,5 +1,6 @@
 // This job under Slurm or PBS: its allocation, how it continues, and the nodes that it gives up.
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -39,13 +40,21 @@ std::string without_values(std::string line, const Environment& environment) {
   static const Words kShown = {"LOCKSTEP_*", "CONFIG", "SET", "RUN", "BENCH", "EXERCISE", "OWN_PROGRAM"};
   for (const auto& [name, setting] : environment) {
     const auto at = setting.empty() ? std::string::npos : line.find(name + "=" + setting);
-    if (at != std::string::npos)
+    if (at != std::string::npos && (at == 0 || contains(" ,=v", line.substr(at - 1, 1))))
       line.replace(at + name.size() + 1, setting.size(),
                    base::is_among(name, kShown) ? cluster::quoted(setting) : "...");
   }
   for (size_t sign = 1; (sign = line.find('=', sign)) != std::string::npos; ++sign) {
-    const auto at = line.find_last_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789", sign - 1) + 1;
-    if (at < sign && !base::is_among(line.substr(at, sign - at), kShown))
+    constexpr const char* kLower = "abcdefghijklmnopqrstuvwxyz";
+    const auto word = line.rfind(' ', sign) + 1;  // npos + 1 is 0
+    const auto before = line.substr(0, word);
+    const bool is_list = line.compare(word, 9, "--export=") == 0 || line.compare(word, 2, "-v") == 0 ||
+                         before.ends_with("-v ") || before.ends_with("--export ");
+    auto at = std::max(line.find_last_of(" ,=", sign - 1) + 1, word);
+    if (line.compare(at, 2, "-v") == 0) at += 2;
+    const auto name = line.substr(at, sign - at);
+    const bool is_variable = is_list ? name != "--export" : name.find_first_of(kLower) == name.npos;
+    if (!name.empty() && is_variable && !base::is_among(name, kShown))
       line.replace(sign + 1, std::min(line.find_first_of(" ,", sign), line.size()) - sign - 1, "...");
   }
   return line;
@@ -77,7 +86,8 @@ base::Answer OwnJob::ask_again(const Words& words, bool until_signal, int64_t mo
     if (answer.good() || !is_busy || Clock::now() - start > limit * pause_) return answer;
     if (pause == pause_)
       log::warning(format("trying again: {}\n{}", base::join(words, " "), base::trimmed(answer.errors)));
-    std::this_thread::sleep_for(is_down ? pause : pause_);
+    // the tasks of an array do not ask all at once
+    std::this_thread::sleep_for((is_down ? pause : pause_) * (::getpid() % 8 + 8) / 8);
   }
 }
 

@@ -71,10 +71,6 @@ std::vector<int> Signals::take() {
   return signals;
 }
 
-std::string folder_in(const std::string& run_file) {
-  return run_file.empty() ? "" : base::first_line(run_file);
-}
-
 std::vector<pid_t> descendants(const std::vector<pid_t>& others, const std::string& name,
                                const std::vector<pid_t>& known) {
   std::map<pid_t, std::vector<pid_t>> children;
@@ -177,7 +173,7 @@ class RanksRun {
       check_launcher();
     }
     // a process that the launcher left may keep the pipe open
-    const auto until = Clock::now() + (status_ == 128 + SIGKILL ? 1s : 5s);
+    const auto until = Clock::now() + (ended_by_ != 0 ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
     const auto kills = memory_kills(memory_mark());
     const auto killed = kills.count - kills_before;
@@ -281,14 +277,14 @@ class RanksRun {
 
   // The files are on the file system of all users' jobs, so each look counts.
   const std::string& folder() {
-    if (folder_.empty()) folder_ = folder_in(plan_.run_file);
+    if (folder_.empty()) folder_ = base::first_line(plan_.run_file);
     return folder_;
   }
 
   // A launcher may wait minutes for a lost node, or after a SIGTERM, although its ranks have ended.
   void check_launcher() {
     const auto now = Clock::now();
-    if (plan_.run_file.empty() || was_ended_ || now < next_look_) return;
+    if (plan_.run_file.empty() || ended_by_ == SIGKILL || now < next_look_) return;
     const bool is_srun = plan_.launcher.is_srun, is_stopping = signals_.stop.signal == SIGTERM && !is_srun;
     const bool is_starting = folder().empty() && !is_srun;
     if (!errors_since_ && plan_.survives_losses && !base::first_line(plan_.errors_file).empty())
@@ -309,10 +305,11 @@ class RanksRun {
     const auto limit = is_stopping ? 0ms : !is_lost ? plan_.patience : is_srun ? 2s : 500ms;
     const bool is_idle = idle_since_ && now - *idle_since_ >= limit;
     if (!is_idle && !(errors_since_ && now - *errors_since_ > 5s)) return;
-    was_ended_ = true;
-    say(format("the ranks have ended but {0} has not: sending SIGKILL to {0} and its children",
-               plan_.launcher.words[0]));
-    for (const auto process : descendants(signals_.others)) ::kill(process, SIGKILL);
+    ended_by_ = ended_by_ == 0 ? SIGTERM : SIGKILL;  // it removes its files after the first
+    next_look_ = now + 2s;
+    say(format("the ranks have ended but {0} has not: sending SIG{1} to {0} and its children",
+               plan_.launcher.words[0], ::sigabbrev_np(ended_by_)));
+    for (const auto process : descendants(signals_.others)) ::kill(process, ended_by_);
   }
 
   OwnJob& job_;
@@ -325,7 +322,8 @@ class RanksRun {
   int status_ = 0, pending_ = 0;
   Clock::time_point next_look_ = Clock::now();
   std::optional<Clock::time_point> errors_since_, idle_since_, folder_since_;
-  bool was_ended_ = false, had_ranks_ = false;
+  int ended_by_ = 0;  // the signal that this process sent to the launcher
+  bool had_ranks_ = false;
 };
 
 }  // namespace

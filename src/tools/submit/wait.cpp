@@ -92,7 +92,8 @@ JobWatch::Phase JobWatch::update() {
     state.reset();
     since_ = Clock::now();
   }
-  if (const auto known = folder_of(record); !known.empty()) folder = known;
+  if (is_new || folder.empty())
+    if (const auto known = folder_of(record); !known.empty()) folder = known;
   if (is_new && record.status) report_ = report_on(folder);  // before a chain's next job changes it
   if (!is_over()) {
     const bool waits = state && state->kind == JobState::queued;
@@ -118,7 +119,10 @@ bool JobWatch::is_over() const {
 
 namespace {
 
-constexpr auto kBetweenUpdates = 200ms;
+// Between two looks at a job's files, which are on everyone's file system.
+std::chrono::milliseconds pause_after(bool has_changed, std::chrono::milliseconds before) {
+  return has_changed ? 1s : std::min<std::chrono::milliseconds>(before * 3 / 2, 10s);
+}
 
 // Queries the scheduler after a change of a record, and then less and less often. Warns while it does not
 // answer.
@@ -162,16 +166,18 @@ struct LogTail {
   size_t offset = 0;
 
   /// Prints each new line; an unfinished one only at the end.
-  void print_new(run_folder::Console& console, bool at_end) {
+  bool print_new(run_folder::Console& console, bool at_end) {
+    const auto before = offset;
     std::error_code failed;
     if (fs::file_size(path, failed) < offset && !failed) offset = 0;  // truncated by a restarted job
     std::ifstream file(path, std::ios::binary);
     file.seekg(static_cast<std::streamoff>(offset));
     for (std::string line; std::getline(file, line);) {
-      if (file.eof() && !at_end) return;
+      if (file.eof() && !at_end) break;
       offset += line.size() + (file.eof() ? 0 : 1);
       console.line(line);
     }
+    return offset != before;
   }
 };
 
@@ -195,12 +201,17 @@ class JobScreen {
  public:
   explicit JobScreen(const Submission& submission) : submission_(submission) {}
 
-  void show(const JobWatch& watch) {
-    print_logs(watch, false);
+  /// Returns whether anything has changed.
+  bool show(const JobWatch& watch) {
+    bool is_new = print_logs(watch, false);
     const auto words = phase_in_words(watch);
-    if (words != shown_) log::info(shown_ = words);
+    if (words != shown_) {
+      is_new = true;
+      log::info(shown_ = words);
+    }
     const auto progress = progress_of(watch);
     console_.progress(progress.empty() ? words : progress);
+    return is_new;
   }
 
   void finish(const JobWatch& watch) {
@@ -211,7 +222,7 @@ class JobScreen {
     print_logs(watch, false);
     const auto& log = logs_.back().path;
     std::error_code none;
-    while (!fs::exists(log, none) && Clock::now() < until) std::this_thread::sleep_for(kBetweenUpdates);
+    while (!fs::exists(log, none) && Clock::now() < until) std::this_thread::sleep_for(200ms);
     if (!is_slurm) std::this_thread::sleep_for(500ms);
     print_logs(watch, true);
     if (!fs::exists(log, none))
@@ -222,10 +233,12 @@ class JobScreen {
 
  private:
   // The log of a job may appear when the job that continues its run has started.
-  void print_logs(const JobWatch& watch, bool at_end) {
+  bool print_logs(const JobWatch& watch, bool at_end) {
     if (logs_.empty() || watch.job() != job_)
       logs_.push_back({cluster::log_of(submission_.scheduler, submission_.name, job_ = watch.job())});
-    for (auto& log : logs_) log.print_new(console_, at_end);
+    bool is_new = false;
+    for (auto& log : logs_) is_new = log.print_new(console_, at_end) || is_new;
+    return is_new;
   }
 
   // On the terminal's last line.
@@ -255,8 +268,8 @@ int wait_for_chain(const Submission& submission) {
     SchedulerPoll poll(submission);
     Watches watches{JobWatch(submission.jobs[i].id, submission.jobs[i].record)};
     const auto& watch = watches[0];
-    for (; watches[0].update() != JobWatch::over; std::this_thread::sleep_for(kBetweenUpdates)) {
-      screen.show(watch);
+    for (auto pause = 1000ms; watches[0].update() != JobWatch::over; std::this_thread::sleep_for(pause)) {
+      pause = pause_after(screen.show(watch), pause);
       poll.query(watches);
     }
     screen.finish(watch);
@@ -289,7 +302,8 @@ int wait_for_sweep(const Submission& submission) {
   for (const auto& job : submission.jobs) watches.emplace_back(job.id, job.record);
   SchedulerPoll poll(submission);
   run_folder::Console console(true);
-  const auto pause = std::min<std::chrono::milliseconds>(kBetweenUpdates + watches.size() * 20ms, 5s);
+  auto pause = 1000ms;
+  std::string shown;
   for (size_t over = 0; over < watches.size(); std::this_thread::sleep_for(pause)) {
     for (size_t i = 0; i < watches.size(); ++i) {
       auto& watch = watches[i];
@@ -299,7 +313,9 @@ int wait_for_sweep(const Submission& submission) {
       console.line(format("task {} ({}): {}", submission.jobs[i].id, base::printable(submission.jobs[i].what),
                           end_in_words(watch, log)));
     }
-    console.progress(counts(watches));
+    const auto now = counts(watches);
+    pause = pause_after(now != shown, pause);
+    console.progress(shown = now);
     poll.query(watches);
   }
   console.clear();
