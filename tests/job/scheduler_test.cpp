@@ -56,7 +56,8 @@ TEST(Slurm, ReadsTheAnswersOfEachVersion) {
     return base::read_small_file("tests/fixtures/slurm/" + file + ".txt", 1 << 20, "the answer");
   };
   for (const std::string version : {"21.08", "22.05", "23.11", "24.05"}) {
-    Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "1"}};
+    Environment environment = {
+        {"SLURM_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "1"}, {"SLURM_SUBMIT_DIR", "/home/user/a b"}};
     Fake fake{{{"show job", text(version + "/job")},
                {"show config", text("22.05/config")},
                {"sacct", text("22.05/sacct")}}};
@@ -85,11 +86,10 @@ TEST(Slurm, TellsARequeueFromACancel) {
 }
 
 TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
-  Environment environment = {{"SLURM_JOB_ID", "7"}};
+  Environment environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_SUBMIT_DIR", "/a b"}};
   const std::string times = "RunTime=01:00:05 EligibleTime=2026-03-01T23:59:50 StartTime=2026-03-02T00:00:10";
-  Fake fake{
-      {{"scontrol show job", job_text("RUNNING", 0, times + "\n   Command=/a b/x.sh c d\n   WorkDir=/a b")},
-       {"ConsumedEnergyRaw", "7|900\n7.batch|100\n7.0|18446744073709551614\n7.1|\n7.2|20\n"}}};
+  Fake fake{{{"scontrol show job", job_text("RUNNING", 0, times + "\n   Command=/a b/x.sh c d")},
+             {"ConsumedEnergyRaw", "7|900\n7.batch|100\n7.0|18446744073709551614\n7.1|\n7.2|20\n"}}};
   const auto slurm = make_job(environment, fake.command());
   EXPECT_EQ(slurm->times().running, 3605);
   EXPECT_EQ(slurm->times().queued, 20);
@@ -103,7 +103,7 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   fake.answers["SubmitLine"] = "sbatch -a 0-7%2 x.sh\nsbatch -a 0-7%2 x.sh\n";
   EXPECT_EQ(slurm->submit_line({}), "cd $'/a b' && sbatch --array=3 x.sh");
   fake.answers["scontrol show job"] = "!Unable to contact slurm controller";
-  EXPECT_EQ(slurm->submit_line({}), "sbatch --array=3 x.sh");
+  EXPECT_EQ(slurm->submit_line({}), "cd $'/a b' && sbatch --array=3 x.sh");
 }
 
 // The id of an array's last task is that of the whole array.

@@ -287,30 +287,30 @@ std::string value(const Fields& fields, const std::string& name, const std::stri
 
 // ---- submission ----
 
-SubmitCommand submit_command(const Scheduler& scheduler, const std::string& path) {
-  SubmitCommand command{{command_word(scheduler.slurm() ? "sbatch" : "qsub")}, variables_to_drop(scheduler)};
-  if (scheduler.slurm()) command.words.emplace_back("--parsable");
-  command.words = for_cluster(scheduler, command.words);
-  command.words.push_back(path.starts_with('-') ? "./" + path : path);
-  return command;
+base::Program submit_command(const Scheduler& scheduler, const std::string& path) {
+  Words words = {command_word(scheduler.slurm() ? "sbatch" : "qsub")};
+  if (scheduler.slurm()) words.emplace_back("--parsable");
+  words = for_cluster(scheduler, words);
+  words.push_back(path.starts_with('-') ? "./" + path : path);
+  return {.argv = words, .without = variables_to_drop(scheduler), .apart = true};
 }
 
-std::string shell_line(const SubmitCommand& command) {
+std::string shell_line(const base::Program& command) {
   Words words;
   if (!command.without.empty()) words.emplace_back("env");
   for (const auto& name : command.without) words.insert(words.end(), {"-u", name});
-  words.insert(words.end(), command.words.begin(), command.words.end());
+  words.insert(words.end(), command.argv.begin(), command.argv.end());
   return quoted(words);
 }
 
-Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) {
-  const auto name = fs::path(command.words[0]).filename().string();
+Submitted submit(const base::Program& command, std::chrono::milliseconds limit) {
+  const auto name = fs::path(command.argv[0]).filename().string();
   Words ignored;
   for (const auto& variable : command.without)
     if (variable.starts_with("SBATCH_") || variable.starts_with("PBS_")) ignored.push_back(variable);
   if (!ignored.empty())
     log::warning(format("ignored for this job: {} (docs/reference/cli.md)", base::join(ignored, ", ")));
-  const auto answer = base::ask({.argv = command.words, .without = command.without, .apart = true}, limit);
+  const auto answer = base::ask(command, limit);
   const auto output = base::trimmed(base::trimmed(answer.errors) + "\n" + base::trimmed(answer.output));
   if (answer.end == base::Answer::not_started)
     throw InputError(format("{} is not installed here", name), "PATH",

@@ -137,12 +137,11 @@ class SlurmJob : public OwnJob {
 
   // The accounting database knows the options that sbatch was given. Slurm joins the words without quotes.
   std::string submit_line(const Words& words) override {
-    const auto fields = record();
     const Words ask = {"sacct",      "--jobs=" + id(), "--allocations",
                        "--noheader", "--parsable2",    "--format=SubmitLine"};
     auto known = run(ask).output;
     known = base::trimmed(known.substr(0, known.find('\n')));  // a line for each task or component
-    auto line = known.empty() ? value(fields, "Command") : known;
+    auto line = known.empty() ? value(record(), "Command") : known;
     if (line.empty() || line == "(null)") return "";  // a script from standard input
     const auto end = " " + base::join(words, " ");
     const bool has_words = !words.empty() && line.ends_with(end);
@@ -157,8 +156,7 @@ class SlurmJob : public OwnJob {
           line.erase(at, line.find(' ', at + flag.size()) - at);
       line.insert(6, " --array=" + task);
     }
-    const auto folder = value(fields, "WorkDir");
-    return folder.empty() ? line : format("cd {} && {}", cluster::quoted(folder), line);
+    return format("cd {} && {}", cluster::quoted(get("SLURM_SUBMIT_DIR", ".")), line);
   }
 
   // Slurm counts a requeue by an operator, a node failure and a preemption at once. Without an answer a
@@ -259,8 +257,7 @@ class SlurmJob : public OwnJob {
       const auto text = base::trimmed(line.substr(0, line.find(" JobName=")));  // which may be anything
       if (text.starts_with("JobId=")) is_ours = (text + " ").starts_with("JobId=" + id() + " ");
       if (!is_ours) continue;
-      for (const char* name : {"Command", "WorkDir"})  // which may contain blanks
-        if (text.starts_with(name + std::string("="))) fields[name] = text.substr(text.find('=') + 1);
+      if (text.starts_with("Command=")) fields["Command"] = text.substr(8);  // which may contain blanks
       for (const auto& word : base::split(text, ' ')) {
         const auto sign = word.find('=');
         if (sign != std::string::npos) fields.emplace(word.substr(0, sign), word.substr(sign + 1));

@@ -307,9 +307,11 @@ class RanksRun {
     if (!is_idle && !(errors_since_ && now - *errors_since_ > 5s)) return;
     ended_by_ = ended_by_ == 0 ? SIGTERM : SIGKILL;  // it removes its files after the first
     next_look_ = now + 2s;
-    say(format("the ranks have ended but {0} has not: sending SIG{1} to {0} and its children",
-               plan_.launcher.words[0], ::sigabbrev_np(ended_by_)));
-    for (const auto process : descendants(signals_.others)) ::kill(process, ended_by_);
+    say(format("the ranks have ended but {0} has not: sending SIG{1} to {0}", plan_.launcher.words[0],
+               ended_by_ == SIGTERM ? "TERM" : "KILL"));
+    ::kill(child_, ended_by_);
+    if (ended_by_ == SIGKILL)
+      for (const auto process : descendants(signals_.others)) ::kill(process, SIGKILL);
   }
 
   OwnJob& job_;

@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <ctime>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
@@ -13,6 +12,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
+#include "lockstep/launch/scheduler.h"
 #include "trainer/config/config_text.h"
 
 namespace lockstep::submit {
@@ -34,14 +34,6 @@ config::Loaded load(const cluster::JobRequest& job, const cluster::Site& site,
   auto sets = job.sets;
   sets.insert(sets.end(), more_sets.begin(), more_sets.end());
   return config::load_settings(text.text, text.name, sets, environment);
-}
-
-std::string now_text() {
-  const auto now = std::time(nullptr);
-  std::tm parts{};
-  char text[32] = "";
-  if (localtime_r(&now, &parts)) std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-  return text;
 }
 
 // All are set, if only to nothing: a job around this process may have set them for itself.
@@ -140,7 +132,9 @@ Plan make_plan(const cluster::JobRequest& job, const std::string& scheduler,
   const auto shared = shared_run_dir(job, plan.site);
   if (shared != run.dir)
     log::info(format("run.dir differs per job, so the job script is stored in {}/.jobs", shared));
-  plan.stem = fs::absolute(shared) / ".jobs" / format("{}-{}-{}", job.name, now_text(), ::getpid());
+  auto time = launch::utc_text(std::chrono::system_clock::now());
+  std::erase(time, ':');
+  plan.stem = fs::absolute(shared) / ".jobs" / format("{}-{}-{}", job.name, time, ::getpid());
   script_of(plan, 1, "");  // refuses what the site cannot provide before anything is written
   return plan;
 }

@@ -29,7 +29,7 @@ struct Plan {
   cluster::Site site;
   cluster::JobRequest request;
   int64_t links = 1;           ///< jobs of a chain
-  std::filesystem::path stem;  ///< of the jobs' files: RUNS/.jobs/lockstep-20260504-140211-1234
+  std::filesystem::path stem;  ///< of the jobs' files: RUNS/.jobs/lockstep-2026-05-04T140211Z-1234
 };
 
 /// Writes nothing. `sweeps`: KEY=VALUES each. InputError for what the site cannot provide, and for a task of
