@@ -325,8 +325,10 @@ Submitted submit(const base::Program& command, std::chrono::milliseconds limit) 
     for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server",
                               "configuration source", "nknown host"})
       if (contains(output, words))  // as Slurm or PBS says that its controller is down
-        throw Error(format("{} cannot reach its controller: {}", name, output), shell_line(command),
-                    "submit on a login node, or try again in some minutes");
+        throw Error(
+            format("{} cannot reach its controller: {}", name, output), shell_line(command),
+            std::string("submit on a login node, or try again in some minutes") +
+                (name == "sbatch" && !find_command("qsub").empty() ? ", or add --scheduler pbs" : ""));
     throw Error(
         format("{} rejected the job (status {}): {}", name, answer.status, output), shell_line(command),
         "change the setting that the scheduler reports (--queue, --account, --time, --nodes, the site file)");

@@ -374,6 +374,8 @@ class Job {
 
   int continue_run() {
     if (const auto status = decided()) return *status;
+    if (!value(environment_, "LOCKSTEP_IS_LAST_LINK").empty())
+      return say("stopped early; this was the last job of the chain"), stay_stopped();
     if (is_chain_) return say("stopped early; the next job of the chain resumes the run"), kStoppedEarly;
     const bool is_stuck = restarts() > 0 && saved_step() <= saved_before_;
     if (is_stuck || restarts() >= max_restarts_) {

@@ -42,7 +42,8 @@ std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int
   std::vector<std::pair<std::string, std::string>> all = {
       {"LOCKSTEP_RECORD", file_of(plan, link, ".record").string()},
       {"LOCKSTEP_RUN_FILE", chain ? plan.stem.string() + ".chain" : ""},
-      {"LOCKSTEP_LINK", chain ? format("{}", link) : ""}};
+      {"LOCKSTEP_LINK", chain ? format("{}", link) : ""},
+      {"LOCKSTEP_IS_LAST_LINK", chain && link == plan.links ? "1" : ""}};
   // PBS does not pass the environment of qsub
   for (const char* name : {"LOCKSTEP_SETUP", "LOCKSTEP_START", "LOCKSTEP_SRUN_MPI", "LOCKSTEP_MAX_RESTARTS",
                            "LOCKSTEP_THREADS_PER_CORE", "LOCKSTEP_MAX_RELAUNCHES", "LOCKSTEP_NODE_TIMEOUT"}) {
