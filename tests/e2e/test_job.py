@@ -109,7 +109,7 @@ def test_a_step_that_kills_twice_ends_the_run(job):
 @pytest.mark.parametrize("net, others, faults, qstat, left", [  # tests run side by side
     (15, 2, LOST, QSTAT, "2 nodes"), (16, 1, LOST, QSTAT, "1 node"), (17, 1, [NAN], QSTAT, "1 node"),
     (18, 1, LOST, "", "the same 2 nodes"), (19, 0, LOST, QSTAT, "the same 2 nodes")],
-    ids=["of three", "of two", "an error of its neighbor", "this node may be cut off", "behind a firewall"])
+    ids=["of three", "of two", "an error of its neighbor", "this node may be cut off", "whose port is closed"])
 def test_a_node_that_accepts_no_connection_any_more_is_lost(net, others, faults, qstat, left, job):
     hosts = [f"127.0.{net}.{number + 3}" for number in range(max(others, 1))]
     (job.folder / "nodes").write_text("\n".join([os.uname().nodename, *hosts]))
@@ -125,7 +125,6 @@ def test_a_node_that_accepts_no_connection_any_more_is_lost(net, others, faults,
         threading.Thread(target=lose_the_last).start()
         done = job(faults, TEST_WAITS="1", LOCKSTEP_NODE_TIMEOUT="1")
     assert f"continuing with {left} " in done.stdout, done.output
-    assert ("accept connections at port" in done.stdout) == (others == 0)
 
 
 @pytest.mark.parametrize("saved_before, goes_on", [("460", True), ("470", False)])
@@ -186,6 +185,7 @@ def test_a_link_of_a_chain_goes_on_only_with_what_stopped_early(job, tmp_path):
         done = job(LOCKSTEP_RUN_FILE=str(chain), LOCKSTEP_LINK="2")
         found[state] = (done.returncode, "start 1" in done.stdout)
     assert found == {"done": (0, False), "failed": (1, False), "stopped on request": (1, False), "stopped early": (0, True)}
+    (job.folder / "run/status.json").write_text(json.dumps({"state": "stopped early"}))
     last = job(TEST_STATE="stopped early", LOCKSTEP_RUN_FILE=str(chain), LOCKSTEP_LINK="2", LOCKSTEP_IS_LAST_LINK="1")
     assert last.returncode == 75 and "submit the same config" in last.stdout, last.output
     if os.geteuid() == 0:

@@ -53,21 +53,21 @@ std::vector<std::string> lines_of(const std::string& file) {
   return lines;
 }
 
-// Whether the host accepts a connection in time.
-bool accepts(const std::string& host, int port, std::chrono::milliseconds limit) {
+// What the host answers in time: 2 = it accepts a connection, 1 = it refuses it, 0 = nothing.
+int contact(const std::string& host, int port, std::chrono::milliseconds limit) {
   addrinfo wanted{}, *list = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
   // a name that is unknown here, or a lack of sockets, says nothing about the node
-  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return true;
+  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return 2;
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(list, &::freeaddrinfo);
   const base::Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket || ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0) return true;
+  if (!socket || ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0) return 2;
   int error = errno;
   socklen_t size = sizeof error;
   pollfd ready{socket.number(), POLLOUT, 0};
   if (error == EINPROGRESS && ::poll(&ready, 1, static_cast<int>(limit.count())) == 1)
     ::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
-  return error == 0;
+  return error == 0 ? 2 : error == ECONNREFUSED ? 1 : 0;
 }
 
 class Job {
@@ -413,18 +413,17 @@ class Job {
 
   std::vector<std::string> errors() const { return lines_of(errors_file(relaunches_)); }
 
-  // Of these nodes, those whose scheduler's daemon accepts connections.
-  Words accepting(const Words& nodes) const {
-    std::vector<std::future<bool>> answers;
+  // What each node answers at the port of the scheduler's daemon.
+  std::map<std::string, int> contacts(const Words& nodes) const {
+    std::vector<std::future<int>> answers;
     for (const auto& host : nodes)
       answers.push_back(std::async([this, host] {
-        if (accepts(host, port_, node_timeout_)) return true;
+        if (contact(host, port_, node_timeout_) == 2) return 2;
         std::this_thread::sleep_for(2s);  // the daemon may be restarting
-        return accepts(host, port_, node_timeout_);
+        return contact(host, port_, node_timeout_);
       }));
-    Words all;
-    for (size_t i = 0; i < nodes.size(); ++i)
-      if (answers[i].get()) all.push_back(nodes[i]);
+    std::map<std::string, int> all;
+    for (size_t i = 0; i < nodes.size(); ++i) all[nodes[i]] = answers[i].get();
     return all;
   }
 
@@ -437,25 +436,24 @@ class Job {
         names.push_back(name);
     if (as_world_ == 0 || names.empty()) return;
     port_ = job_->daemon_port();
-    if (port_ > 0) accepting_ = accepting(names);
-    if (accepting_.size() < names.size())
-      say(format(
-          "warning: only {} of {} other nodes accept connections at port {}: the loss of the others would "
-          "not be noticed",
-          accepting_.size(), names.size(), port_));
+    if (port_ > 0) contacts_ = contacts(names);
+    std::erase_if(contacts_, [](const auto& node) { return node.second == 0; });
+    if (contacts_.size() < names.size())
+      say(format("warning: {} of {} other nodes do not respond at port {}: their loss would not be noticed",
+                 names.size() - contacts_.size(), names.size(), port_));
   }
 
-  // A node is lost if it accepts no connection any more. If none does, this node's own network may be down.
+  // A node is lost if it does not answer as it did. If none does, this node's own network may be down.
   Words find_lost_nodes() {
-    const auto left = accepting(accepting_);
-    Words lost;
-    for (const auto& node : accepting_)
-      if (std::ranges::count(left, node) == 0) lost.push_back(node);
-    if (left.empty() && !lost.empty() && !job_->answers()) {
+    Words names, lost;
+    for (const auto& [name, answer] : contacts_) names.push_back(name);
+    for (const auto& [name, answer] : contacts(names))
+      if (answer < contacts_[name]) lost.push_back(name);
+    if (!lost.empty() && lost.size() == names.size() && !job_->answers()) {
       say("neither the scheduler nor another node responds to this node, so no node counts as lost");
       return {};
     }
-    accepting_ = left;
+    for (const auto& name : lost) contacts_.erase(name);
     return lost;
   }
 
@@ -601,9 +599,9 @@ class Job {
   std::string interrupted_;  // "SIGUSR1; rank 3 was lost"
   std::vector<std::string> words_, arguments_;
   bool is_chain_ = false, keeps_run_file_ = false, restarts_ = false;
-  int port_ = 0;              // of the scheduler's daemon on every node
-  Words accepting_;           // the other nodes that accepted connections there when looked at last
-  bool has_trained_ = false;  // this job's launcher has started ranks that opened the run
+  int port_ = 0;                         // of the scheduler's daemon on every node
+  std::map<std::string, int> contacts_;  // what the other nodes answered there at the job's start
+  bool has_trained_ = false;             // this job's launcher has started ranks that opened the run
   int64_t max_restarts_ = 10, max_relaunches_ = 3, as_world_ = 0;
   std::chrono::milliseconds node_timeout_{3000};
   RanksEnd end_;

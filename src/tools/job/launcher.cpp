@@ -148,14 +148,12 @@ struct Builder {
   // Open MPI 5 has no time before SIGKILL, and refuses to share cores between ranks of several cores.
   void add_version_5(Words& words) {
     if (start.is_training) {
-      for (const char* option : {"error-nonzero-status=0", "abort-nonzero-status=0"}) {  // its name changed
-        Words probe = {"env", "-u", "PBS_JOBID", "-u", "SLURM_JOB_ID", "-u", "SLURM_JOBID"};
-        add(probe, words);
-        add(probe, {"--runtime-options", option, "-n", "1", "true"});
-        if (!run(probe).good()) continue;
-        add(words, {"--runtime-options", option});
-        break;
-      }
+      const char* option = "error-nonzero-status=0";
+      Words probe = {"env", "-u", "PBS_JOBID", "-u", "SLURM_JOB_ID", "-u", "SLURM_JOBID"};
+      add(probe, words);
+      add(probe, {"--runtime-options", option, "-n", "1", "true"});
+      add(words,
+          {"--runtime-options", run(probe).good() ? option : "abort-nonzero-status=0"});  // its old name
     }
     const auto per_node = layout.ranks_per_node;
     if (per_node > 0 && per_node * layout.cores_per_rank <= layout.cores_per_node && is_confined())
