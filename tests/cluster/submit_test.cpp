@@ -114,7 +114,7 @@ TEST(HandIn, WaitsForAMuteSchedulerWithinBounds) {
   const std::string path = std::getenv("PATH");
   ::setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
   const auto error = test::error_from<Error>([] {
-    submit({{"sbatch", "script"}, {}}, std::chrono::milliseconds(300));
+    submit({.argv = {"sbatch", "script"}, .apart = true}, std::chrono::milliseconds(300));
   });
   EXPECT_TRUE(test::has(error.what(), "sbatch timed out after 1 s"));
   ::setenv("PATH", path.c_str(), 1);

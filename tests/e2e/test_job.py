@@ -1,10 +1,12 @@
 """`lockstep job train` in a PBS job of one node, with programs in the place of launcher and ranks: what it makes of each end."""
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
+import threading
 
 import pytest
 from cluster_kit import QUICK
@@ -19,7 +21,8 @@ n=$(($(cat tries 2>/dev/null) + 1)); echo $n >tries
 last=$(wc -l <faults)
 [ "${5}${7}" = --run-file--errors ] || exit 9
 [ -z "$TEST_SAYS" ] || echo "$TEST_SAYS" >&2
-[ -z "$TEST_CANCEL" ] || kill -TERM $PPID
+[ -z "$TEST_WAITS" ] || { touch begun; until [ -e go ]; do sleep 0.05; done; }
+[ -z "$TEST_SIGNAL" ] || kill -$TEST_SIGNAL $PPID
 echo "start $n: ${*:2:3} ${*:11}"
 [ "$n" = "$TEST_NO_RUN" ] && { sed -n "${n}{/./p}" faults >>"$8"; [ -s "$8" ] || kill -$TEST_KILL $$; exit 1; }
 step=$(sed -n "${n}p" steps)
@@ -83,13 +86,12 @@ def test_only_lost_ranks_are_started_again(faults, no_run, kill, goes_on, job):
     assert (done.returncode == 0) == goes_on == bool(relaunches(done)), done.output
 
 
-@pytest.mark.parametrize("cancel", ["1", ""], ids=["while ranks run", "while nodes are asked"])
-def test_lost_ranks_of_a_job_that_is_cancelled_stay_lost(cancel, job):
-    if not cancel:
-        executable(job.folder / "bin/pbs_tmrsh", "#!/bin/sh\nkill -TERM $PPID\n")
-        (job.folder / "nodes").write_text(f"{os.uname().nodename}\n" * 3 + "localhost\n")
-    done = job(LOST, TEST_CANCEL=cancel)
-    assert done.returncode == 1 and not relaunches(done), done.output
+@pytest.mark.parametrize("name, goes_on", [("USR1", True), ("TERM", False)])  # PBS does not say that it restarts the job
+def test_a_signal_to_a_job_that_lost_ranks_stops_it_early(name, goes_on, job):
+    executable(job.folder / "bin/qsub", "#!/bin/sh\necho 8.x\n")
+    done = job(LOST, TEST_SIGNAL=name, LOCKSTEP_SCRIPT="quick.yaml")
+    assert done.returncode == 75 and not relaunches(done) and ("job 8.x continues the run" in done.stdout) == goes_on, done.output
+    assert f"stopped early: SIG{name}; rank 3 was lost" in done.stdout, done.output
 
 
 def test_restarts_of_lost_ranks_are_bounded(job):
@@ -104,25 +106,25 @@ def test_a_step_that_kills_twice_ends_the_run(job):
     assert "rank 3 was lost twice after step 120" in done.stdout
 
 
-def test_nodes_whose_port_a_firewall_drops_are_kept(job):
-    """No other node answers in time, and PBS reaches them all. A full queue of connections drops further ones, too."""
-    executable(job.folder / "bin/pbs_tmrsh", "#!/bin/sh\n")
-    (job.folder / "nodes").write_text(f"{os.uname().nodename}\n127.0.15.3\n")
-    with socket.create_server(("127.0.15.3", 15003), backlog=0), socket.create_connection(("127.0.15.3", 15003)):
-        done = job(LOST, LOCKSTEP_NODE_TIMEOUT="1")
-    assert "continuing with the same 2 nodes" in done.stdout, done.output
+@pytest.mark.parametrize("net, others, faults, qstat, left", [  # tests run side by side
+    (15, 2, LOST, QSTAT, "2 nodes"), (16, 1, LOST, QSTAT, "1 node"), (17, 1, [NAN], QSTAT, "1 node"),
+    (18, 1, LOST, "", "the same 2 nodes"), (19, 0, LOST, QSTAT, "the same 2 nodes")],
+    ids=["of three", "of two", "an error of its neighbor", "this node may be cut off", "whose port is closed"])
+def test_a_node_that_accepts_no_connection_any_more_is_lost(net, others, faults, qstat, left, job):
+    hosts = [f"127.0.{net}.{number + 3}" for number in range(max(others, 1))]
+    (job.folder / "nodes").write_text("\n".join([os.uname().nodename, *hosts]))
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server((host, 15003))) for host in hosts[:others]]
 
-
-def test_a_node_is_lost_only_if_pbs_still_reaches_this_one(job):
-    (job.folder / "nodes").write_text(f"{os.uname().nodename}\n127.0.15.4\n")
-    with socket.create_server(("127.0.15.4", 15003)):
-        for faults, reached, left in ((LOST, "*", "the same 2 nodes"), (LOST, "$(uname -n)", "1 node"), (LOST, "none", "the same 2 nodes"),
-                                      ([NAN], "none", None)):
-            executable(job.folder / "bin/pbs_tmrsh", f"#!/bin/sh\necho $1 >>asked\ncase $1 in {reached}) ;; *) exit 1;; esac\n")
-            for name in ("asked", "tries"):
-                (job.folder / name).unlink(missing_ok=True)
-            done = job(faults)
-            assert f"continuing with {left} " in done.stdout if left else not (job.folder / "asked").exists(), done.output
+        def lose_the_last():
+            wait_for((job.folder / "begun").exists, what="the ranks")
+            executable(job.folder / "bin/qstat", qstat or "#!/bin/sh\nexit 1\n")
+            for server in servers[-1:]:
+                server.close()
+            (job.folder / "go").touch()
+        threading.Thread(target=lose_the_last).start()
+        done = job(faults, TEST_WAITS="1", LOCKSTEP_NODE_TIMEOUT="1")
+    assert f"continuing with {left} " in done.stdout, done.output
 
 
 @pytest.mark.parametrize("saved_before, goes_on", [("460", True), ("470", False)])
@@ -169,7 +171,7 @@ def test_what_becomes_of_a_job_is_recorded(job, tmp_path):
     record = tmp_path / "record"
     done = job(LOST, LOCKSTEP_RECORD=str(record), LOCKSTEP_SILENCE="30")
     assert done.returncode == 0 and "--silence" not in done.stdout, "the user's time limit for silent nodes counts"
-    assert [line.split()[0] for line in record.read_text().splitlines()] == ["begin", "file", "relaunch", "end"]
+    assert [line.split()[0] for line in record.read_text().splitlines()] == ["begin", "file", "end"]
     assert record.read_text().splitlines()[-1] == f"end 7.x 0 {job.folder}/run"
 
 
@@ -183,6 +185,15 @@ def test_a_link_of_a_chain_goes_on_only_with_what_stopped_early(job, tmp_path):
         done = job(LOCKSTEP_RUN_FILE=str(chain), LOCKSTEP_LINK="2")
         found[state] = (done.returncode, "start 1" in done.stdout)
     assert found == {"done": (0, False), "failed": (1, False), "stopped on request": (1, False), "stopped early": (0, True)}
+    (job.folder / "run/status.json").write_text(json.dumps({"state": "stopped early"}))
+    last = job(TEST_STATE="stopped early", LOCKSTEP_RUN_FILE=str(chain), LOCKSTEP_LINK="2", LOCKSTEP_IS_LAST_LINK="1")
+    assert last.returncode == 75 and "submit the same config" in last.stdout, last.output
+    if os.geteuid() == 0:
+        os.chown(chain, 1, 1)
+        done = job(LOCKSTEP_RUN_FILE=str(chain), LOCKSTEP_LINK="2")
+        assert done.returncode == 2 and "belongs to another user" in done.stderr
+    older = job(LOCKSTEP_CHAIN=str(chain), LOCKSTEP_LINK="2")
+    assert older.returncode == 2 and "an older version of lockstep has submitted this chain" in older.stderr
 
 
 def test_a_launcher_that_outlives_its_run_is_ended(job, lockstep):

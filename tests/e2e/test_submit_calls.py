@@ -96,7 +96,7 @@ def test_its_words_are_passed_on(lockstep, run, work):  # noqa: F811
 def test_a_banner_is_no_id(lockstep, run, work):  # noqa: F811
     (work / "banner").write_text("2026-11-23\n100%\n7th_floor\n41:30\n3 jobs queue here\n")
     for job in ("7;east", "7[].server"):
-        env = fake(work.parent, sbatch=f"echo '{job}'; cat banner")
+        env = fake(work.parent, sbatch=f"cat banner; echo '{job}'")
         result = run(lockstep, "submit", "quick.yaml", cwd=work, env=env, check=True)
         assert result.stdout == job.removesuffix(";east") + "\n"
     result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, sbatch="cat banner"))

@@ -33,12 +33,12 @@ TEST(Signals, KeepTheSigtermThatEndsAJob) {
 class Started : public ::testing::Test {
  protected:
   RanksEnd run(const std::string& script, Environment environment = {}, int early_signal = 0,
-               std::optional<std::chrono::hours> warning_in = {}) {
+               bool ignores_warning = false) {
     environment["PATH"] = "/usr/bin:/bin";
     job_environment_ = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", "nodes"}};
     const auto job = make_job(job_environment_, [](const auto&) { return base::Answer(); });
     Signals signals;
-    if (warning_in) signals.own_warning = std::chrono::steady_clock::now() + *warning_in;
+    signals.ignores_warning = ignores_warning;
     if (early_signal != 0) ::raise(early_signal);
     plan_.words = {script};
     plan_.environment = environment;
@@ -66,13 +66,10 @@ TEST_F(Started, RanksHearASignalFromBeforeTheirStart) {
   EXPECT_EQ(stop_.signal, SIGTERM);
 }
 
-// The scheduler's warning comes at the begin of a short job, so the job's own timer counts.
-TEST_F(Started, RanksOfAShortJobGetTheWarningOfItsOwnTimer) {
-  EXPECT_EQ(run("sleep 0.3; exit 5", {}, SIGUSR1, 1h).status, 5);
+TEST_F(Started, RanksOfAShortJobDoNotGetTheFirstWarning) {
+  EXPECT_EQ(run("sleep 0.3; exit 5", {}, SIGUSR1, true).status, 5);
   EXPECT_EQ(stop_.signal, 0);
-  run("kill -USR1 $PPID; sleep 0.3; kill -USR1 $PPID; sleep 0.3", {}, 0, 1h);
-  EXPECT_EQ(stop_.signal, SIGUSR1);
-  run("sleep 0.3", {}, 0, 0h);
+  run("kill -USR1 $PPID; sleep 0.3; kill -USR1 $PPID; sleep 0.3", {}, 0, true);
   EXPECT_EQ(stop_.signal, SIGUSR1);
 }
 
@@ -95,7 +92,7 @@ TEST_F(Started, ALauncherThatOutlivesRanksWithoutARunIsKilledAlone) {
   plan_.launcher.words = {"sh", "-c", "\"$0\"; exec sleep 60"};
   plan_.run_file = folder.path() / "run";
   plan_.patience = 0ms;
-  EXPECT_EQ(run(rank).status, 128 + SIGKILL);
+  EXPECT_EQ(run(rank).status, 128 + SIGTERM);
   EXPECT_TRUE(std::filesystem::exists(rank + ".end"));
   EXPECT_EQ(::waitpid(other, nullptr, WNOHANG), 0);
   ::kill(other, SIGKILL);

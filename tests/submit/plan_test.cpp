@@ -140,8 +140,8 @@ TEST(Record, FollowsTheJobThatReplacesAnother) {
 
 TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {
   const test::TempFolder folder;
-  JobWatch patient("7", folder.path() / "r", {.over = {}, .unknown = std::chrono::hours(1)});
-  JobWatch impatient("7", folder.path() / "r", {.over = std::chrono::hours(1), .unknown = {}});
+  JobWatch patient{"7", folder.path() / "r", {.over = {}, .unknown = std::chrono::hours(1)}};
+  JobWatch impatient{"7", folder.path() / "r", {.over = std::chrono::hours(1), .unknown = {}}};
   for (auto* watch : {&patient, &impatient}) {
     watch->update();
     watch->set_state({cluster::JobState::unknown, "unknown to squeue"});
@@ -149,34 +149,22 @@ TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(patient.update(), JobWatch::queued);
   EXPECT_EQ(impatient.update(), JobWatch::over);
-  EXPECT_TRUE(impatient.is_lost());
-  EXPECT_EQ(impatient.scheduler_words(), "unknown to squeue");
-}
-
-TEST(JobWatch, IsAskedForInTimeAfterItsScriptsEnd) {
-  EXPECT_LT(WatchLimits().pause + std::chrono::seconds(20), WatchLimits().silent);
-  const test::TempFolder folder;
-  std::vector<JobWatch> watches;
-  for (int i = 0; i < 7; ++i) watches.emplace_back(std::to_string(i), folder.path() / std::to_string(i));
-  folder.write("5", "begin 5\nend 5 75 \n");
-  watches[5].update();
-  size_t first = 0;
-  for (const char* jobs : {"5 0 1", "5 2 3", "5 4 6", "5 0 1"})
-    EXPECT_EQ(base::join(next_jobs(watches, 3, first), " "), jobs);
+  EXPECT_FALSE(impatient.record.status);
+  EXPECT_EQ(impatient.state->words, "unknown to squeue");
 }
 
 TEST(JobWatch, WaitsForASilentSchedulerAfterTheScriptsEndWithinBounds) {
   const test::TempFolder folder;
   const auto record = folder.path() / "r";
   std::ofstream(record) << "begin 7\nend 7 0\n";
-  JobWatch patient("7", record);
-  JobWatch impatient("7", record, {.silent = {}});
+  JobWatch patient{"7", record};
+  JobWatch impatient{"7", record, {.silent = {}}};
   for (auto* watch : {&patient, &impatient}) watch->update();
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(patient.update(), JobWatch::running);
   EXPECT_EQ(impatient.update(), JobWatch::over);
-  EXPECT_EQ(impatient.status(), 0);
-  EXPECT_FALSE(impatient.is_lost());
+  EXPECT_EQ(impatient.status, 0);
+  EXPECT_TRUE(impatient.record.status);
 }
 
 // The scheduler may restart the same job whatever its script ended with.
@@ -185,7 +173,7 @@ class WatchOfAnEnd : public ::testing::TestWithParam<const char*> {};
 TEST_P(WatchOfAnEnd, WaitsForTheScheduler) {
   const test::TempFolder folder;
   const auto record = folder.path() / "r";
-  JobWatch watch("7", record);
+  JobWatch watch{"7", record};
   std::ofstream(record) << "begin 7\n";
   watch.update();
   watch.set_state({cluster::JobState::gone, "said before the record's end"});
@@ -201,8 +189,8 @@ TEST_P(WatchOfAnEnd, WaitsForTheScheduler) {
   EXPECT_EQ(watch.update(), JobWatch::running);
   watch.set_state({cluster::JobState::gone, "COMPLETED"});
   EXPECT_EQ(watch.update(), JobWatch::over);
-  EXPECT_EQ(watch.status(), 0);
-  EXPECT_EQ(watch.restarts(), 1);
+  EXPECT_EQ(watch.status, 0);
+  EXPECT_EQ(watch.record.restarts, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(, WatchOfAnEnd, ::testing::Values("75", "1", "143", "0"));

@@ -39,9 +39,6 @@ std::pair<int64_t, int64_t> common_kind(const Blocks& nodes, Words& notes) {
     ++kinds[{number_of(value(node, "resources_available.ncpus")),
              number_of(value(node, "resources_available.ngpus"))}];
   if (kinds.empty()) return {};
-  for (const auto& [kind, count] : kinds)
-    notes.push_back(base::counted(count, "node") +
-                    format(" with {} ncpus, {} ngpus", kind.first, kind.second));
   if (kinds.size() > 1)
     notes.emplace_back("nodes differ, and PBS does not say which queue has which: check gpus_per_node below");
   return std::ranges::max_element(kinds, {}, [](const auto& entry) { return entry.second; })->first;
@@ -169,10 +166,7 @@ std::string detect_site(const std::string& scheduler) {
     const auto answer = run(command);
     if (answer.good()) return answer.output;
     if (answer.end != base::Answer::not_started)
-      silent.push_back(format("{} {}{}{}", base::join(command, " "),
-                              answer.end == base::Answer::late ? "timed out" : "failed",
-                              answer.errors.empty() ? "" : ": ",
-                              base::printable(answer.errors.substr(0, answer.errors.find('\n')), 200)));
+      silent.push_back(trouble_of(base::join(command, " "), answer));
     return std::nullopt;
   };
   std::optional<FoundSite> found;

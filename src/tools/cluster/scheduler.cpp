@@ -50,13 +50,6 @@ bool is_final(const std::string& state) {
   return base::is_among(state, kFinal);
 }
 
-std::string trouble_of(const char* command, const base::Answer& answer) {
-  if (answer.end == base::Answer::not_started) return format("{} cannot be started", command);
-  if (answer.end == base::Answer::late) return format("{} timed out", command);
-  return format("{} exited with {}: {}", command, answer.status,
-                base::printable(base::trimmed(answer.errors), 300));
-}
-
 Words for_cluster(const Scheduler& scheduler, Words words) {
   if (!scheduler.cluster.empty()) words.push_back("--clusters=" + scheduler.cluster);
   return words;
@@ -87,22 +80,16 @@ Words variables_to_drop(const Scheduler& scheduler) {
 // 7, 7;cluster, 7.server, 7[].server; not a date or a percentage in a banner
 bool is_id(const std::string& word) {
   const auto digits = std::min(word.find_first_not_of("0123456789"), word.size());
-  if (digits == 0) return false;
-  if (digits < word.size() && std::string_view(";.[").find(word[digits]) == std::string_view::npos)
-    return false;
-  return std::ranges::all_of(word, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
+  return digits > 0 && (digits == word.size() || contains(";.[", word.substr(digits, 1))) &&
+         std::ranges::all_of(word, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
 }
 
-// The last line that is an id: a site may print a banner.
+// The last line: a site may print a banner before. `sbatch --parsable` prints ID;CLUSTER.
 Submitted id_in(const std::string& output) {
-  const auto lines = base::split(output, '\n');
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    const auto word = base::trimmed(*line);
-    if (!is_id(word)) continue;
-    const auto sign = std::min(word.find(';'), word.size());  // sbatch --parsable: ID;CLUSTER
-    return {word.substr(0, sign), word.substr(std::min(sign + 1, word.size())), {}};
-  }
-  return {};
+  const auto text = base::trimmed(output), word = base::trimmed(text.substr(text.rfind('\n') + 1));
+  const auto sign = std::min(word.find(';'), word.size());
+  if (!is_id(word)) return {};
+  return {word.substr(0, sign), word.substr(std::min(sign + 1, word.size())), {}};
 }
 
 }  // namespace
@@ -201,13 +188,26 @@ RunCommand real_commands(std::chrono::milliseconds limit) {
   };
 }
 
+std::string trouble_of(const std::string& command, const base::Answer& answer) {
+  if (answer.end == base::Answer::not_started) return format("{} cannot be started", command);
+  if (answer.end == base::Answer::late) return format("{} timed out", command);
+  return format("{} exited with {}: {}", command, answer.status,
+                base::printable(base::trimmed(answer.errors), 300));
+}
+
 StatesAnswer query_jobs(const Scheduler& scheduler, const Words& jobs, const RunCommand& run) {
   if (!scheduler.slurm()) {
-    Words words = {"qstat", "-f"};
-    words.insert(words.end(), jobs.begin(), jobs.end());
-    const auto answer = run(words);
-    auto states = parse_qstat(answer.output + answer.errors, jobs);
-    return {states, states.empty() ? trouble_of("qstat", answer) : ""};
+    constexpr size_t kMost = 50;  // jobs of a command
+    StatesAnswer all;
+    for (size_t from = 0; from < jobs.size() && all.trouble.empty(); from += kMost) {
+      Words words = {"qstat", "-f"};
+      for (size_t i = from; i < std::min(from + kMost, jobs.size()); ++i) words.push_back(jobs[i]);
+      const auto answer = run(words);
+      auto states = parse_qstat(answer.output + answer.errors, jobs);
+      if (states.empty()) all.trouble = trouble_of("qstat", answer);
+      all.states.merge(states);
+    }
+    return all;
   }
   std::set<std::string> arrays;
   for (const auto& job : jobs) arrays.insert(array_of(job));
@@ -287,30 +287,30 @@ std::string value(const Fields& fields, const std::string& name, const std::stri
 
 // ---- submission ----
 
-SubmitCommand submit_command(const Scheduler& scheduler, const std::string& path) {
-  SubmitCommand command{{command_word(scheduler.slurm() ? "sbatch" : "qsub")}, variables_to_drop(scheduler)};
-  if (scheduler.slurm()) command.words.emplace_back("--parsable");
-  command.words = for_cluster(scheduler, command.words);
-  command.words.push_back(path.starts_with('-') ? "./" + path : path);
-  return command;
+base::Program submit_command(const Scheduler& scheduler, const std::string& path) {
+  Words words = {command_word(scheduler.slurm() ? "sbatch" : "qsub")};
+  if (scheduler.slurm()) words.emplace_back("--parsable");
+  words = for_cluster(scheduler, words);
+  words.push_back(path.starts_with('-') ? "./" + path : path);
+  return {.argv = words, .without = variables_to_drop(scheduler), .apart = true};
 }
 
-std::string shell_line(const SubmitCommand& command) {
+std::string shell_line(const base::Program& command) {
   Words words;
   if (!command.without.empty()) words.emplace_back("env");
   for (const auto& name : command.without) words.insert(words.end(), {"-u", name});
-  words.insert(words.end(), command.words.begin(), command.words.end());
+  words.insert(words.end(), command.argv.begin(), command.argv.end());
   return quoted(words);
 }
 
-Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) {
-  const auto name = fs::path(command.words[0]).filename().string();
+Submitted submit(const base::Program& command, std::chrono::milliseconds limit) {
+  const auto name = fs::path(command.argv[0]).filename().string();
   Words ignored;
   for (const auto& variable : command.without)
     if (variable.starts_with("SBATCH_") || variable.starts_with("PBS_")) ignored.push_back(variable);
   if (!ignored.empty())
     log::warning(format("ignored for this job: {} (docs/reference/cli.md)", base::join(ignored, ", ")));
-  const auto answer = base::ask({.argv = command.words, .without = command.without, .apart = true}, limit);
+  const auto answer = base::ask(command, limit);
   const auto output = base::trimmed(base::trimmed(answer.errors) + "\n" + base::trimmed(answer.output));
   if (answer.end == base::Answer::not_started)
     throw InputError(format("{} is not installed here", name), "PATH",
@@ -318,13 +318,17 @@ Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit) 
   if (answer.end == base::Answer::late)
     throw Error(format("{} timed out after {} s, and may have submitted the job: {}", name,
                        std::chrono::ceil<std::chrono::seconds>(limit).count(), output),
-                shell_line(command), "check the queue before you resubmit");
+                shell_line(command),
+                format("look for it with {} before you submit again",
+                       name == "sbatch" ? "squeue --user=$USER or sacct" : "qstat -u $USER"));
   if (!answer.good()) {
     for (const char* words : {"Unable to contact", "onnection refused", "annot connect to server",
                               "configuration source", "nknown host"})
       if (contains(output, words))  // as Slurm or PBS says that its controller is down
-        throw Error(format("{} cannot reach its controller: {}", name, output), shell_line(command),
-                    "submit on a login node, or try again in a few minutes");
+        throw Error(
+            format("{} cannot reach its controller: {}", name, output), shell_line(command),
+            std::string("submit on a login node, or try again in a few minutes") +
+                (name == "sbatch" && !find_command("qsub").empty() ? ", or add --scheduler pbs" : ""));
     throw Error(
         format("{} rejected the job (status {}): {}", name, answer.status, output), shell_line(command),
         "change the setting that the scheduler reports (--queue, --account, --time, --nodes, the site file)");

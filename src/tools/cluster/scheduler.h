@@ -52,6 +52,9 @@ using RunCommand = std::function<base::Answer(const std::vector<std::string>& wo
 /// The real one: it ends the command after `limit`, and hides a user's formats and filters from it.
 RunCommand real_commands(std::chrono::milliseconds limit);
 
+/// Why the command failed.
+std::string trouble_of(const std::string& command, const base::Answer& answer);
+
 struct JobState {
   enum Kind {
     queued,
@@ -88,14 +91,9 @@ std::vector<std::pair<std::string, Fields>> qstat_blocks(const std::string& answ
 
 // ---- submission ----
 
-struct SubmitCommand {
-  std::vector<std::string> words;
-  std::vector<std::string> without = {};  ///< variables that it must not see
-};
-
 /// Submits the script that is, or will be, at `path`.
-SubmitCommand submit_command(const Scheduler& scheduler, const std::string& path);
-std::string shell_line(const SubmitCommand& command);
+base::Program submit_command(const Scheduler& scheduler, const std::string& path);
+std::string shell_line(const base::Program& command);
 
 struct Submitted {
   std::string id;
@@ -105,6 +103,6 @@ struct Submitted {
 
 /// InputError where the command is not installed; Error, with its output, where it rejects the job, does not
 /// answer in time or prints no id.
-Submitted submit(const SubmitCommand& command, std::chrono::milliseconds limit = std::chrono::minutes(2));
+Submitted submit(const base::Program& command, std::chrono::milliseconds limit = std::chrono::seconds(30));
 
 }  // namespace lockstep::cluster

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <string_view>
 #include <variant>
 
@@ -149,7 +148,6 @@ std::string shipped_folder() {
 
 KnownSite known_site_at(const fs::path& path) {
   KnownSite known;
-  known.name = path.stem().string();
   known.path = path.string();
   std::error_code none;
   known.is_shipped = fs::equivalent(path.parent_path(), shipped_folder(), none);
@@ -184,14 +182,14 @@ Site load_site(const std::string& name_or_path) {
     return read_site_file(path.string());
   }
   std::vector<std::string> names;
-  for (const auto& known : known_sites()) names.push_back(known.name);
+  for (const auto& [name, known] : known_sites()) names.push_back(name);
   throw InputError(format("there is no site {}", base::printable(name_or_path)),
                    "looked for in " + base::join(site_folders(), ", "),
                    base::did_you_mean(base::nearest(name_or_path, names).value_or("")) + "choose one of " +
                        base::join(names, ", ") + ", or give the path of a site file");
 }
 
-std::vector<KnownSite> known_sites() {
+std::map<std::string, KnownSite> known_sites() {
   std::map<std::string, KnownSite> sites;
   for (const auto& folder : site_folders()) {
     std::error_code error;
@@ -201,9 +199,7 @@ std::vector<KnownSite> known_sites() {
         sites[path.stem().string()] = known_site_at(path);
     }
   }
-  std::vector<KnownSite> all;
-  for (auto& [name, site] : sites) all.push_back(std::move(site));
-  return all;
+  return sites;
 }
 
 // ---- reading ----

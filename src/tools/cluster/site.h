@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -59,12 +60,12 @@ Site load_site(const std::string& name_or_path);
 
 /// A site file in site_folders(), or why it cannot be read.
 struct KnownSite {
-  std::string name, path, about, scheduler, trouble;
+  std::string path, about, scheduler, trouble;
   bool is_shipped = false;  ///< with lockstep
 };
 
 /// By name; of two with one name, the one in the first folder.
-std::vector<KnownSite> known_sites();
+std::map<std::string, KnownSite> known_sites();
 
 /// $LOCKSTEP_SITES, ./sites, ~/.config/lockstep/sites, and job_scripts/sites of lockstep.
 std::vector<std::string> site_folders();

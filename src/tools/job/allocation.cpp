@@ -1,4 +1,6 @@
 // What Slurm and PBS gave a job, and the layout of its ranks.
+#include <sched.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
@@ -146,6 +148,17 @@ int64_t threads_per_core(const Environment& settings, int64_t counted, const std
   const auto all = static_cast<int64_t>(cores.size());
   if (all == 0 || (counted > 0 ? counted : threads) <= all) return 1;
   return threads / all;
+}
+
+int64_t own_cores() {
+  cpu_set_t mask;
+  if (::sched_getaffinity(0, sizeof mask, &mask) != 0) return 0;
+  std::set<std::string> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &mask))
+      cores.insert(
+          base::first_line(format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu)));
+  return std::ssize(cores);
 }
 
 // ---- Slurm ----

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,38 +53,21 @@ std::vector<std::string> lines_of(const std::string& file) {
   return lines;
 }
 
-enum class Contact : char { silent, refused, accepted };
-
-// What the host's kernel answers at the port in time.
-Contact contact(const std::string& host, int port, std::chrono::milliseconds limit) {
+// What the host answers in time: 2 = it accepts a connection, 1 = it refuses it, 0 = nothing.
+int contact(const std::string& host, int port, std::chrono::milliseconds limit) {
   addrinfo wanted{}, *list = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
   // a name that is unknown here, or a lack of sockets, says nothing about the node
-  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return Contact::accepted;
+  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return 2;
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(list, &::freeaddrinfo);
   const base::Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return Contact::accepted;
-  int error = ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-  if (error == EINPROGRESS) {
-    pollfd ready{socket.number(), POLLOUT, 0};
-    if (::poll(&ready, 1, static_cast<int>(limit.count())) != 1) return Contact::silent;
-    socklen_t size = sizeof error;
+  if (!socket || ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0) return 2;
+  int error = errno;
+  socklen_t size = sizeof error;
+  pollfd ready{socket.number(), POLLOUT, 0};
+  if (error == EINPROGRESS && ::poll(&ready, 1, static_cast<int>(limit.count())) == 1)
     ::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size);
-  }
-  return error == 0 ? Contact::accepted : error == ECONNREFUSED ? Contact::refused : Contact::silent;
-}
-
-// One after the other if there is no thread.
-template <class Ask>
-auto ask_all(size_t count, size_t at_once, const Ask& ask) {
-  std::vector<decltype(ask(0))> answers;
-  while (answers.size() < count) {
-    std::vector<std::future<decltype(ask(0))>> batch;
-    for (size_t i = answers.size(); i < count && batch.size() < at_once; ++i)
-      batch.push_back(std::async(ask, i));
-    for (auto& answer : batch) answers.push_back(answer.get());
-  }
-  return answers;
+  return error == 0 ? 2 : error == ECONNREFUSED ? 1 : 0;
 }
 
 class Job {
@@ -128,8 +112,7 @@ class Job {
 
   void prepare(bool is_training) {
     allocation_ = job_->allocation();
-    if (const auto seconds = job_->seconds_to_own_warning())
-      signals_.own_warning = std::chrono::steady_clock::now() + std::chrono::seconds(*seconds);
+    signals_.ignores_warning = job_->is_warned_early();
     if (const auto home = base::home_folder(); !home.empty())
       environment_["LOCKSTEP_HOME"] = fs::absolute(home).string();
     lay_out_ranks(is_training);
@@ -151,7 +134,7 @@ class Job {
     layout_ = lay_out(allocation_, environment_);
     for (const auto& warning : layout_.warnings) say("warning: " + warning);
     launcher_ = choose_launcher({*job_, allocation_, layout_, is_training, relaunches_,
-                                 base::home_folder() + "/job_scripts/pbs_agent.sh"},
+                                 base::home_folder() + "/job_scripts/pbs_agent.sh", own_cores()},
                                 environment_, run_command_);
   }
 
@@ -178,10 +161,14 @@ class Job {
     is_chain_ = !value(environment_, "LOCKSTEP_LINK").empty();
     const auto kept = value(environment_, "LOCKSTEP_RUN_FILE");
     keeps_run_file_ = !kept.empty();
+    if (is_chain_ && !keeps_run_file_)
+      throw InputError("an older version of lockstep has submitted this chain", "LOCKSTEP_LINK",
+                       "cancel its other jobs and submit it again, which continues the run");
     run_file_ = keeps_run_file_ ? fs::absolute(kept).string() : own_file("run");
     record("file", run_file_);
     prepare(true);
     read_as_world();
+    look_at_nodes();
     saved_before_ = base::number_in(value(environment_, "LOCKSTEP_SAVED_STEP"));
     if (const auto status = find_run_to_continue()) {
       forget_run_file();
@@ -244,7 +231,7 @@ class Job {
     end_ = run_ranks(*job_, signals_, std::move(plan));
     // the ranks know another reason
     if (end_.is_guess && !only_ranks_were_lost(errors(), false)) end_.out_of_memory.clear();
-    const auto folder = folder_in(run_file_);
+    const auto folder = base::first_line(run_file_);
     // without a run folder, the ranks exit with 2 if they reject the input
     if (folder.empty()) return end_.status == 0 || end_.status == kBadInput ? kBadInput : kFailed;
     run_ = folder;
@@ -262,18 +249,21 @@ class Job {
   // status if there is nothing to continue.
   std::optional<int> find_run_to_continue() {
     if (job_->restarts() == 0 && !is_chain_) return std::nullopt;
-    const auto folder = folder_in(run_file_);
+    struct stat facts {};
+    if (::lstat(run_file_.c_str(), &facts) == 0 && facts.st_uid != ::geteuid())
+      throw InputError("the file with the run's path belongs to another user", run_file_, "remove it");
+    const auto folder = base::first_line(run_file_);
     if (folder.empty() || !fs::is_directory(folder, none_)) {
-      if (job_->restarts() > 0 || !is_chain_ || value(environment_, "LOCKSTEP_LINK") == "1")
-        return std::nullopt;
+      if (job_->restarts() > 0 || value(environment_, "LOCKSTEP_LINK") == "1") return std::nullopt;
       say("the chain has ended: an earlier job was canceled or did not start a run");
       return kFailed;
     }
     const auto status = status_of_run(folder);
-    if (status == run_folder::kStoppedOnRequest)
-      say("the run was stopped on request and is not restarted; submit again to continue");
     if (status == kDone) return say("the run has already finished"), kDone;
-    if (status == run_folder::kStoppedOnRequest) return is_chain_ ? int{kFailed} : status;
+    if (status == run_folder::kStoppedOnRequest) {
+      say("the run was stopped on request and is not restarted; submit again to continue");
+      return is_chain_ ? int{kFailed} : status;
+    }
     if (job_->restarts() == 0 && status != kStoppedEarly) {
       say(status == run_folder::kRunning ? "the run is still running: this chain job does not resume it"
                                          : "the run failed: this chain job does not retry it");
@@ -316,6 +306,10 @@ class Job {
     if (status.job_id != job_->id() || run_folder::in_use(run_)) return;
     if (report.exit_status == kFailed && !end_.out_of_memory.empty() && !end_.is_guess)
       status.reason = "out of memory: " + end_.out_of_memory;
+    if (!interrupted_.empty()) {
+      status.state = run_folder::RunState::stopped_early;
+      status.reason = interrupted_;
+    }
     const bool is_urgent = signals_.stop.signal != 0 || report.exit_status == kStoppedEarly;
     if (!is_urgent) add_energy(status.cost);  // sacct may take its time
     run_folder::write_status(run_, status);
@@ -378,6 +372,8 @@ class Job {
 
   int continue_run() {
     if (const auto status = decided()) return *status;
+    if (!value(environment_, "LOCKSTEP_IS_LAST_LINK").empty())
+      return say("stopped early; this was the last job of the chain"), stay_stopped();
     if (is_chain_) return say("stopped early; the next job of the chain resumes the run"), kStoppedEarly;
     const bool is_stuck = restarts() > 0 && saved_step() <= saved_before_;
     if (is_stuck || restarts() >= max_restarts_) {
@@ -388,12 +384,9 @@ class Job {
     }
     say(format("stopped early; restart {} of at most {}", restarts() + 1, max_restarts_));
     environment_["LOCKSTEP_SAVED_STEP"] = format("{}", saved_step().value_or(0));  // for a new job
-    std::optional<int> status;  // decided while the scheduler was busy or down
-    const auto next = job_->continue_run([&] {
-      if (!status) status = decided();
-      return status.has_value();
-    });
-    if (status) return *status;
+    auto next = job_->continue_run();
+    for (; !next && signal_waits(); next = job_->continue_run())  // it was busy or down until the signal
+      if (const auto status = decided()) return *status;
     if (!next)
       return say("the job could not resubmit itself. If this site forbids that, use lockstep submit --chain"),
              stay_stopped();
@@ -418,48 +411,53 @@ class Job {
 
   std::vector<std::string> errors() const { return lines_of(errors_file(relaunches_)); }
 
-  bool is_here(const Node& node) const {
-    return node.name == value(environment_, "SLURMD_NODENAME") ||
-           short_name(node.name) == short_name(launch::read_host_facts({}).host);
+  // What each node answers at the port of the scheduler's daemon.
+  std::map<std::string, int> contacts(const Words& nodes) const {
+    std::vector<std::future<int>> answers;
+    for (const auto& host : nodes)
+      answers.push_back(std::async([this, host] {
+        if (contact(host, port_, node_timeout_) == 2) return 2;
+        std::this_thread::sleep_for(2s);  // the daemon may be restarting
+        return contact(host, port_, node_timeout_);
+      }));
+    std::map<std::string, int> all;
+    for (size_t i = 0; i < nodes.size(); ++i) all[nodes[i]] = answers[i].get();
+    return all;
   }
 
-  // A node is lost if its kernel does not answer, or the scheduler cannot start a process on it. If no kernel
-  // answers, a firewall may be the reason. One step of Slurm tries all nodes that accept connections, if they
-  // are in doubt. After five minutes, or a signal, the scheduler is asked no more.
-  Words find_lost_nodes(bool doubts_all) const {
-    const auto is_over = [until = std::chrono::steady_clock::now() + 5min] {
-      sigset_t waiting;
-      ::sigpending(&waiting);
-      ::sigdelset(&waiting, SIGCHLD);
-      return ::sigisemptyset(&waiting) == 0 || std::chrono::steady_clock::now() > until;
-    };
-    const auto reaches = [&](const Words& nodes) {
-      return is_over() ? std::nullopt : job_->reaches(nodes, is_over);
-    };
-    Words names, lost, doubtful, sound;
-    std::string here;
-    for (const auto& node : allocation_.nodes) {
-      if (here.empty() || is_here(node)) here = node.name;
-      if (!node.name.empty() && !is_here(node)) names.push_back(node.name);
+  // While all nodes work, so that a firewall is not taken for a lost node.
+  void look_at_nodes() {
+    const auto here = short_name(launch::read_host_facts({}).host);
+    Words names;
+    for (const auto& [name, cpus, tasks, gpus] : allocation_.nodes)
+      if (!name.empty() && name != value(environment_, "SLURMD_NODENAME") && short_name(name) != here)
+        names.push_back(name);
+    if (as_world_ == 0 || names.empty()) return;
+    port_ = job_->daemon_port();
+    if (port_ > 0) contacts_ = contacts(names);
+    std::erase_if(contacts_, [](const auto& node) { return node.second == 0; });
+    if (contacts_.size() < names.size())
+      say(format("warning: {} of {} other nodes do not respond at port {}: their loss would not be noticed",
+                 names.size() - contacts_.size(), names.size(), port_));
+  }
+
+  // A node is lost if it does not answer as it did. If none does, this node's own network may be down.
+  Words find_lost_nodes() {
+    Words names, lost;
+    for (const auto& [name, answer] : contacts_) names.push_back(name);
+    for (const auto& [name, answer] : contacts(names))
+      if (answer < contacts_[name]) lost.push_back(name);
+    if (!lost.empty() && lost.size() == names.size() && !job_->answers()) {
+      say("neither the scheduler nor another node responds to this node, so no node counts as lost");
+      return {};
     }
-    const int port = names.empty() ? 0 : job_->daemon_port(is_over);
-    const auto contacts = ask_all(names.size(), 64, [&](size_t i) {
-      return port == 0 ? Contact::accepted : contact(names[i], port, node_timeout_);
-    });
-    const bool none_answers = std::ranges::count(contacts, Contact::silent) == std::ssize(contacts);
-    for (size_t i = 0; i < names.size(); ++i) {
-      const bool is_lost = contacts[i] == Contact::silent && !none_answers;
-      (is_lost ? lost : contacts[i] == Contact::accepted ? sound : doubtful).push_back(names[i]);
-    }
-    if (!doubts_all || (job_->is_slurm() && sound.size() > 1 && reaches(sound) == true)) sound.clear();
-    for (const bool accept : {false, true})
-      for (const auto& node : unreached(accept ? sound : doubtful, here, accept, reaches))
-        lost.push_back(node);
+    for (const auto& name : lost) contacts_.erase(name);
     return lost;
   }
 
-  bool relaunch(int status) {
-    if ((status != kFailed && status != run_folder::kRunning) || signals_.stop.signal != 0) return false;
+  // Whether to start the ranks again. After a signal, the job stops early instead.
+  bool relaunch(int& status) {
+    if (status != kFailed && status != run_folder::kRunning) return false;
     const bool is_out_of_memory = !end_.out_of_memory.empty() && !end_.is_guess;
     if (max_relaunches_ == 0 || allocation_.components > 1 || is_out_of_memory) return false;
     if (as_world_ == 0) {
@@ -478,10 +476,17 @@ class Job {
                    relaunches_ == 1 ? "" : "es"));
       return false;
     }
-    const auto lost = find_lost_nodes(only_ranks_were_lost(errors(), false));
+    Words lost;
+    if (signals_.stop.signal == 0) lost = find_lost_nodes();
     if ((nothing_known && lost.empty()) || !only_ranks_were_lost(errors(), !lost.empty())) return false;
     note_signals();
-    if (signals_.stop.signal != 0 || is_enough(lost)) return false;
+    if (signals_.stop.signal != 0) {
+      interrupted_ = format("SIG{}; {}", ::sigabbrev_np(signals_.stop.signal), what_is_lost(lost));
+      end_leftovers(signals_);
+      status = kStoppedEarly;
+      return false;
+    }
+    if (is_enough(lost)) return false;
     leave_out(lost);
     return true;
   }
@@ -524,8 +529,10 @@ class Job {
     const auto before = std::exchange(lost_at_, std::nullopt);
     if (lost.empty()) lost_at_ = step;
     if (!lost_at_ || lost_at_ != before) return false;
-    say(format("{} twice after step {} although all nodes respond, so the job does not restart the ranks",
-               lost_ranks(), step));
+    say(format(
+        "{} twice after step {} although no further node is lost, so the job does not restart the ranks: "
+        "if a node hangs ({}), submit again without it",
+        lost_ranks(), step, job_->is_slurm() ? "sinfo -R" : "pbsnodes -l"));
     return true;
   }
 
@@ -538,7 +545,6 @@ class Job {
                saved ? format("after step {}", *saved) : "from the first step", relaunches_ + 1,
                max_relaunches_));
     ++relaunches_;
-    record("relaunch", format("{}{}{}", relaunches_, lost.empty() ? "" : " without ", base::join(lost, " ")));
     if (const auto warning = job_->keep_only(allocation_, lost); !warning.empty()) say("warning: " + warning);
     end_leftovers(signals_);
     lay_out_ranks(true);
@@ -548,7 +554,7 @@ class Job {
   // ---- the other commands ----
 
   int eval(std::vector<std::string> words) {
-    auto run = words.empty() ? folder_in(value(environment_, "LOCKSTEP_RUN_FILE")) : words[0];
+    auto run = words.empty() ? base::first_line(value(environment_, "LOCKSTEP_RUN_FILE")) : words[0];
     if (!words.empty()) words.erase(words.begin());
     if (run.empty() || !fs::exists(base::find_path(run + "/config.yaml"), none_))
       throw InputError(run.empty() ? "missing argument RUN_FOLDER" : "not a run folder (no config.yaml)", run,
@@ -588,9 +594,12 @@ class Job {
   Layout layout_;
   Launcher launcher_;
   std::string config_, run_file_, run_;
+  std::string interrupted_;  // "SIGUSR1; rank 3 was lost"
   std::vector<std::string> words_, arguments_;
   bool is_chain_ = false, keeps_run_file_ = false, restarts_ = false;
-  bool has_trained_ = false;  // this job's launcher has started ranks that opened the run
+  int port_ = 0;                         // of the scheduler's daemon on every node
+  std::map<std::string, int> contacts_;  // what the other nodes answered there at the job's start
+  bool has_trained_ = false;             // this job's launcher has started ranks that opened the run
   int64_t max_restarts_ = 10, max_relaunches_ = 3, as_world_ = 0;
   std::chrono::milliseconds node_timeout_{3000};
   RanksEnd end_;
@@ -603,23 +612,6 @@ class Job {
 };
 
 }  // namespace
-
-Words unreached(const Words& nodes, const std::string& here, bool accept, const Reaches& reaches) {
-  constexpr int kMost = 16;
-  if (nodes.empty() || reaches({here}) != true) return {};
-  std::atomic<int> late = 0;
-  const auto reached = ask_all(nodes.size(), kMost, [&](size_t i) {
-    const auto answer = late < kMost ? reaches({nodes[i]}) : std::nullopt;
-    late += answer ? 0 : 1;
-    return answer;
-  });
-  const bool is_slow = late == std::ssize(nodes) && (accept || late > 1);
-  Words lost;
-  for (size_t i = 0; i < nodes.size(); ++i)
-    if (!reached[i].value_or(is_slow)) lost.push_back(nodes[i]);
-  const bool is_all = accept && lost.size() > 1 && lost.size() == nodes.size();
-  return is_all || late >= kMost || lost.empty() || reaches({here}) != true ? Words() : lost;
-}
 
 bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_lost) {
   return std::ranges::all_of(errors, [&](const std::string& line) {

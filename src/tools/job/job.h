@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -63,6 +62,9 @@ Allocation pbs_allocation(const Environment& environment, const Environment& rec
 int64_t threads_per_core(const Environment& settings, int64_t counted,
                          const std::string& cpu_folder = "/sys/devices/system/cpu");
 
+/// That this process may use.
+int64_t own_cores();
+
 struct Layout {
   int64_t nodes = 1, ranks = 1;
   int64_t ranks_per_node = 0;  ///< 0 = as the scheduler put its tasks
@@ -117,34 +119,31 @@ class OwnJob {
   };
   virtual Times times() = 0;
   virtual Fate fate(const StopSignal& stop) = 0;
-  /// Requeues or resubmits the job. `is_over` is asked before each try: no further one if it is true. Returns
-  /// the id of the new job, kPerhaps if there may be one, empty if the same job starts again, or nothing.
-  virtual std::optional<std::string> continue_run(const std::function<bool()>& is_over) = 0;
+  /// Requeues or resubmits the job, with no further try if a signal waits. Returns the id of the new job,
+  /// kPerhaps if there may be one, empty if the same job starts again, or nothing.
+  virtual std::optional<std::string> continue_run() = 0;
   /// The energy of its steps so far; 0 = not measured.
   virtual double joules() { return 0; }
   /// The command that submits the same job again, as far as the scheduler knows it. `words`: its arguments.
   virtual std::string submit_line(const std::vector<std::string>& words) = 0;
   /// Why the scheduler ended the job, if it used too much memory; empty otherwise.
   virtual std::string memory_exceeded(const StopSignal&) { return ""; }
-  /// In a job so short that the scheduler's warning comes at its begin: the seconds until it should come.
-  virtual std::optional<int64_t> seconds_to_own_warning() { return std::nullopt; }
+  /// Whether the job is so short that the scheduler's warning comes at its begin.
+  virtual bool is_warned_early() { return false; }
 
-  /// The port of the scheduler's daemon on every node; 0 = unknown. `is_over`: as for continue_run.
-  virtual int daemon_port(const std::function<bool()>& is_over = {}) = 0;
-  /// Whether the scheduler can start a process on each of the nodes (PBS: on the first); nothing if that took
-  /// too long, or there is no command for it.
-  virtual std::optional<bool> reaches(const std::vector<std::string>& nodes,
-                                      const std::function<bool()>& is_over = {}) = 0;
+  /// The port of the scheduler's daemon on every node; 0 = unknown.
+  virtual int daemon_port() = 0;
+  /// Whether the scheduler describes this job now.
+  virtual bool answers() = 0;
   /// Restricts launchers to these nodes. Returns a warning, or nothing.
   virtual std::string keep_only(const Allocation& left, const std::vector<std::string>& lost) = 0;
 
  protected:
-  base::Answer run(const std::vector<std::string>& words) const;
+  base::Answer run(const std::vector<std::string>& words) const { return run_(words); }
   /// Waits ten seconds for a scheduler that is busy, and five minutes (Slurm) or one (PBS) for one that is
-  /// down: all commands together, until it answers one. Returns the last answer if `is_over` before the next
-  /// try.
-  base::Answer ask_again(const std::vector<std::string>& words,
-                         const std::function<bool()>& is_over = {}) const;
+  /// down, or `most` seconds. With `until_signal`, only while no signal waits.
+  base::Answer ask_again(const std::vector<std::string>& words, bool until_signal = false,
+                         int64_t most = 0) const;
   std::string get(const std::string& name, const std::string& otherwise = "") const {
     return value(environment_, name, otherwise);
   }
@@ -154,7 +153,6 @@ class OwnJob {
 
  private:
   RunCommand run_;
-  mutable std::atomic<std::chrono::steady_clock::time_point> down_since_{};
 };
 
 /// By the environment. InputError outside a job.
@@ -165,8 +163,7 @@ std::unique_ptr<OwnJob> make_job(Environment& environment, RunCommand run,
 std::string with_settings(const std::string& script, const Environment& settings);
 
 /// qsub's options that request what this job has.
-std::vector<std::string> qsub_options(const Environment& record, const Environment& environment,
-                                      int64_t restart);
+std::vector<std::string> qsub_options(const Environment& record, const Environment& environment);
 
 // ---- the command that starts the ranks: srun, or mpirun or mpiexec of the installed MPI ----
 
@@ -185,6 +182,7 @@ struct Start {
   bool is_training = false;  ///< the run folder has the result, so exit statuses do not matter
   int relaunches = 0;        ///< restarts of lost ranks in this job
   std::string agent = {};    ///< replaces ssh for an MPI without PBS support
+  int64_t own_cores = 0;     ///< that this process may use
 };
 
 /// Also sets what launcher and ranks need in their environment. InputError if there is no launcher.
@@ -210,28 +208,21 @@ class Signals {
   static void release();
 
   StopSignal stop = {};
-  /// When a job gets SIGUSR1 that is too short for the scheduler's, of which the first is ignored.
-  std::optional<std::chrono::steady_clock::time_point> own_warning = {};
-  bool has_ignored_warning = false;
+  bool ignores_warning = false;    ///< the next SIGUSR1, which the scheduler sends too early
   std::vector<pid_t> others = {};  ///< started by LOCKSTEP_SETUP; they run on
 
  private:
   base::Descriptor file_;
 };
 
+/// Whether a blocked signal other than SIGCHLD waits for this process.
+bool signal_waits();
+
 /// Runs `lockstep job WORDS`, and returns the exit status. `program`: the one that the ranks run.
 int run_job(const std::vector<std::string>& words, Signals& signals, const std::string& program);
 
 /// "a=1 b=2" as --set a=1 --set b=2; @FILE has one setting per line. InputError for quotes and backslashes.
 std::vector<std::string> settings_in(const std::string& text);
-
-/// The nodes on which the scheduler cannot start a process, although it can on the node `here`, before and
-/// after. The scheduler may be slow, so a late answer counts only if another node's is in time, or if there
-/// is one node, which does not `accept` connections. If all that accept would be lost, or 16 are late, none
-/// is.
-using Reaches = std::function<std::optional<bool>(const std::vector<std::string>& nodes)>;
-std::vector<std::string> unreached(const std::vector<std::string>& nodes, const std::string& here,
-                                   bool accept, const Reaches& reaches);
 
 /// Whether the ranks' errors (lines of JSON) name only lost ranks or nodes. `nodes_lost`: nodes were found
 /// to be lost.
@@ -244,7 +235,7 @@ struct RanksPlan {
   Launcher launcher;
   std::vector<std::string> words;  ///< the program and its arguments
   Environment environment;
-  std::string run_file = {};     ///< receives the run folder's path; empty = the ranks do not train
+  std::string run_file = {};     ///< rank 0 writes the run folder's path into it; empty = no training
   std::string errors_file = {};  ///< receives the ranks' errors
   bool survives_losses = false;  ///< with train.as_world: the launcher must not wait for lost ranks
   std::chrono::milliseconds patience = std::chrono::seconds(10);  ///< with a launcher that outlives its ranks
@@ -258,9 +249,6 @@ struct RanksEnd {
 
 /// Starts the ranks, forwards signals to them, and waits for the launcher, and ends it if it outlives them.
 RanksEnd run_ranks(OwnJob& job, Signals& signals, RanksPlan plan);
-
-/// The folder that rank 0 wrote into the run file; empty if there is none yet.
-std::string folder_in(const std::string& run_file);
 
 /// The exit status of `lockstep status`; `otherwise` if the folder cannot be read.
 int status_of_run(const std::string& folder, int otherwise = kFailed);

@@ -14,9 +14,7 @@ enum class Family { open_mpi, open_mpi_5, pals, hydra };  // MPICH and Intel MPI
 
 Family family_of(const std::string& command, const RunCommand& run) {
   const auto answer = run({command, "--version"});
-  const auto lines = base::split(answer.output + "\n" + answer.errors, '\n');
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(lines.size(), 4); ++i) text += lines[i] + "\n";
+  const auto text = (answer.output + "\n" + answer.errors).substr(0, 400);
   if (contains(text, "PRRTE") || contains(text, "prte")) return Family::open_mpi_5;
   if (const auto at = text.find("Open MPI) "); at != std::string::npos)
     return std::atoi(text.c_str() + at + 10) >= 5 ? Family::open_mpi_5 : Family::open_mpi;
@@ -45,114 +43,121 @@ std::string choose_command(const Start& start, const Environment& environment, c
   return mpirun && family_of("mpirun", run) <= Family::open_mpi_5 ? "mpirun" : "mpiexec";
 }
 
-class Builder {
- public:
-  Builder(const Start& start, Environment& environment, const RunCommand& run)
-      : start_(start), layout_(start.layout), environment_(environment), run_(run) {}
+struct Builder {
+  const Start& start;
+  Environment& environment;
+  const RunCommand& run;
+  const Layout& layout = start.layout;
 
   Words srun() {
-    auto width = layout_.cores_per_rank * layout_.threads_per_core;
-    const auto per_node = layout_.ranks_per_node;
-    if (per_node > 0 && per_node * width > layout_.cpus_per_node)
-      width = std::max<int64_t>(1, layout_.cpus_per_node / per_node);
+    auto width = layout.cores_per_rank * layout.threads_per_core;
+    const auto per_node = layout.ranks_per_node;
+    if (per_node > 0 && per_node * width > layout.cpus_per_node)
+      width = std::max<int64_t>(1, layout.cpus_per_node / per_node);
     // srun does not inherit sbatch's --cpus-per-task; a rank that fails ends the step
     Words words = {"srun", format("--job-name={}", kStepName), "--kill-on-bad-exit=1",
                    format("--cpus-per-task={}", width)};
-    if (start_.allocation.components > 1)
-      words.push_back(format("--het-group=0-{}", start_.allocation.components - 1));
+    if (start.allocation.components > 1)
+      words.push_back(format("--het-group=0-{}", start.allocation.components - 1));
     if (per_node > 0)
-      add(words, {format("--ntasks={}", layout_.ranks), format("--ntasks-per-node={}", per_node)});
-    if (per_node > layout_.cpus_per_node) words.emplace_back("--overcommit");
-    if (const auto mpi = value(environment_, "LOCKSTEP_SRUN_MPI"); !mpi.empty())
+      add(words, {format("--ntasks={}", layout.ranks), format("--ntasks-per-node={}", per_node)});
+    if (per_node > layout.cpus_per_node) words.emplace_back("--overcommit");
+    if (const auto mpi = value(environment, "LOCKSTEP_SRUN_MPI"); !mpi.empty())
       words.push_back("--mpi=" + mpi);
     // With Slurm 22.05's default no node waits for the others in MPI_Init; an early message kills its reader.
-    environment_["SLURM_PMIX_FENCE"] = value(environment_, "SLURM_PMIX_FENCE", "ring");
-    if (start_.relaunches == 0) return words;
+    environment["SLURM_PMIX_FENCE"] = value(environment, "SLURM_PMIX_FENCE", "ring");
+    if (start.relaunches == 0) return words;
     Words names;
-    for (const auto& node : start_.allocation.nodes) names.push_back(node.name);
-    add(words, {"--overlap", format("--nodes={}", layout_.nodes), "--nodelist=" + base::join(names, ",")});
-    if (per_node == 0) words.push_back(format("--ntasks={}", layout_.ranks));
+    for (const auto& node : start.allocation.nodes) names.push_back(node.name);
+    add(words, {"--overlap", format("--nodes={}", layout.nodes), "--nodelist=" + base::join(names, ",")});
+    if (per_node == 0) words.push_back(format("--ntasks={}", layout.ranks));
     return words;
   }
 
   Words open_mpi(const std::string& command, bool is_5) {
     Words words = {command};
     is_5 ? add_version_5(words) : add_version_4(words);
-    add(words, {"-n", format("{}", layout_.ranks)});
-    if (start_.job.is_slurm()) {
-      if (start_.relaunches > 0) environment_["SLURM_OVERLAP"] = "1";  // for mpirun's own srun
-    } else if (!knows_pbs()) {
-      add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
-      if (layout_.nodes > 1) {
-        add(words, {is_5 ? "--prtemca" : "--mca", is_5 ? "plm_ssh_agent" : "plm_rsh_agent", start_.agent});
-        pass_environment(words);
-      }
-    } else if (start_.relaunches > 0) {
-      add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
+    add(words, {"-n", format("{}", layout.ranks)});
+    if (start.job.is_slurm()) {
+      if (start.relaunches > 0) environment["SLURM_OVERLAP"] = "1";  // for mpirun's own srun
+      return words;
+    }
+    const bool has_tm = knows_pbs();
+    if (!has_tm || start.relaunches > 0) add(words, {"--hostfile", value(environment, "PBS_NODEFILE")});
+    if (!has_tm && layout.nodes > 1) {
+      add(words, {is_5 ? "--prtemca" : "--mca", is_5 ? "plm_ssh_agent" : "plm_rsh_agent", start.agent});
+      pass_environment(words);
     }
     return words;
   }
 
   Words hydra(const std::string& command) {
-    Words words = {command, "-n", format("{}", layout_.ranks)};
-    if (layout_.ranks_per_node > 0) add(words, {"-ppn", format("{}", layout_.ranks_per_node)});
-    if (start_.job.is_slurm()) return words;
-    add(words, {"-f", value(environment_, "PBS_NODEFILE")});
+    if (layout.nodes > 1) environment.erase("CUDA_VISIBLE_DEVICES");  // the first node's; each has its own
+    Words words = {command, "-n", format("{}", layout.ranks)};
+    if (layout.ranks_per_node > 0) add(words, {"-ppn", format("{}", layout.ranks_per_node)});
+    if (start.job.is_slurm()) return words;
+    add(words, {"-f", value(environment, "PBS_NODEFILE")});
     // hydra seldom supports PBS, and would use ssh, which PBS does not control
-    const bool is_chosen = std::ranges::any_of(environment_, [](const auto& entry) {
+    const bool is_chosen = std::ranges::any_of(environment, [](const auto& entry) {
       return !entry.second.empty() &&
              base::is_among(entry.first, {"HYDRA_LAUNCHER*", "HYDRA_BOOTSTRAP*", "I_MPI_HYDRA_BOOTSTRAP*"});
     });
-    if (layout_.nodes == 1 || is_chosen) return words;
+    if (layout.nodes == 1 || is_chosen) return words;
     if (!is_here("pbs_tmrsh"))
       throw InputError(format("without pbs_tmrsh, {} would start ranks with ssh, outside PBS", command),
                        "PATH",
                        "add PBS's commands to PATH, or set HYDRA_LAUNCHER=ssh if the site allows that");
-    environment_["HYDRA_LAUNCHER"] = "rsh";
-    environment_["HYDRA_LAUNCHER_EXEC"] = start_.agent;
+    environment["HYDRA_LAUNCHER"] = "rsh";
+    environment["HYDRA_LAUNCHER_EXEC"] = start.agent;
     return words;
   }
 
   Words pals(const std::string& command) {
-    const auto per_node = layout_.ranks_per_node;
-    Words words = {command, "-n", format("{}", layout_.ranks)};
+    const auto per_node = layout.ranks_per_node;
+    if (layout.nodes > 1) environment.erase("CUDA_VISIBLE_DEVICES");
+    Words words = {command, "-n", format("{}", layout.ranks)};
     if (per_node > 0) add(words, {"--ppn", format("{}", per_node)});
-    add(words, {"--depth", format("{}", layout_.cores_per_rank), "--cpu-bind", "depth"});
-    if (start_.relaunches > 0 || per_node == 0)
-      add(words, {"--hostfile", value(environment_, "PBS_NODEFILE")});
+    add(words, {"--depth", format("{}", layout.cores_per_rank), "--cpu-bind", "depth"});
+    if (start.relaunches > 0 || per_node == 0) add(words, {"--hostfile", value(environment, "PBS_NODEFILE")});
     return words;
   }
 
- private:
   static void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
+
+  // If a job may use more cores than it was given, all jobs on a node would be bound to the same ones.
+  bool is_confined() const {
+    const auto& first = start.allocation.nodes.front();
+    return start.own_cores <= std::max<int64_t>(1, first.cpus / layout.threads_per_core);
+  }
 
   // A dying job gets twice 5 s to write its checkpoint. mpirun takes that time after every status but 0, even
   // with no process left, so it is told to ignore statuses.
   void add_version_4(Words& words) {
-    if (start_.is_training)
+    if (start.is_training)
       add(words, {"--mca", "odls_base_sigkill_timeout", "5", "--mca", "orte_abort_on_non_zero_status", "0"});
-    if (layout_.ranks_per_node > 0)
-      add(words, {"--map-by", format("ppr:{}:node:PE={}", layout_.ranks_per_node, layout_.cores_per_rank),
+    if (layout.ranks_per_node > 0 && is_confined())
+      add(words, {"--map-by", format("ppr:{}:node:PE={}", layout.ranks_per_node, layout.cores_per_rank),
                   "--bind-to", "core:overload-allowed", "--oversubscribe"});
-    else if (layout_.cores_per_rank > 1)
+    else if (layout.ranks_per_node > 0)
+      add(words,
+          {"--map-by", format("ppr:{}:node", layout.ranks_per_node), "--bind-to", "none", "--oversubscribe"});
+    else if (layout.cores_per_rank > 1)
       add(words, {"--bind-to", "none"});  // the default would bind a rank of several cores to one
   }
 
   // Open MPI 5 has no time before SIGKILL, and refuses to share cores between ranks of several cores.
   void add_version_5(Words& words) {
-    if (start_.is_training) {
-      for (const char* option : {"error-nonzero-status=0", "abort-nonzero-status=0"}) {  // its name changed
-        Words probe = {"env", "-u", "PBS_JOBID", "-u", "SLURM_JOB_ID", "-u", "SLURM_JOBID"};
-        add(probe, words);
-        add(probe, {"--runtime-options", option, "-n", "1", "true"});
-        if (!run_(probe).good()) continue;
-        add(words, {"--runtime-options", option});
-        break;
-      }
+    if (start.is_training) {
+      const char* option = "error-nonzero-status=0";
+      Words probe = {"env", "-u", "PBS_JOBID", "-u", "SLURM_JOB_ID", "-u", "SLURM_JOBID"};
+      add(probe, words);
+      add(probe, {"--runtime-options", option, "-n", "1", "true"});
+      add(words,
+          {"--runtime-options", run(probe).good() ? option : "abort-nonzero-status=0"});  // its old name
     }
-    const auto per_node = layout_.ranks_per_node;
-    if (per_node > 0 && per_node * layout_.cores_per_rank <= layout_.cores_per_node)
-      add(words, {"--map-by", format("ppr:{}:node:PE={}", per_node, layout_.cores_per_rank), "--bind-to",
+    const auto per_node = layout.ranks_per_node;
+    if (per_node > 0 && per_node * layout.cores_per_rank <= layout.cores_per_node && is_confined())
+      add(words, {"--map-by", format("ppr:{}:node:PE={}", per_node, layout.cores_per_rank), "--bind-to",
                   "core:overload-allowed"});
     else
       add(words,
@@ -162,7 +167,7 @@ class Builder {
 
   bool knows_pbs() const {
     for (const char* info : {"ompi_info", "prte_info"}) {
-      for (const auto& line : base::split(run_({info, "--parsable"}).output, '\n')) {
+      for (const auto& line : base::split(run({info, "--parsable"}).output, '\n')) {
         if (line.starts_with("mca:") && line.find(":tm:") != std::string::npos) return true;
       }
     }
@@ -175,16 +180,11 @@ class Builder {
     static const Words kPassed = {"PATH",  "LD_LIBRARY_PATH", "LOCKSTEP_*", "PBS_*",  "OMP_*",
                                   "KMP_*", "MKL_*",           "GLOO_*",     "NCCL_*", "UCX_*",
                                   "FI_*",  "OMPI_MCA_*",      "TORCH_*",    "CUDA_*", "TMPDIR"};
-    for (const auto& [name, setting] : environment_) {
+    for (const auto& [name, setting] : environment) {
       const bool is_of_node = name == "CUDA_VISIBLE_DEVICES";
       if (!setting.empty() && !is_of_node && base::is_among(name, kPassed)) add(words, {"-x", name});
     }
   }
-
-  const Start& start_;
-  const Layout& layout_;
-  Environment& environment_;
-  const RunCommand& run_;
 };
 
 }  // namespace
@@ -198,7 +198,7 @@ Launcher choose_launcher(const Start& start, Environment& environment, const Run
   if (start.layout.nodes == 1)
     environment["OMPI_MCA_btl"] = value(environment, "OMPI_MCA_btl", "^tcp,ofi,openib,uct");
   environment["OMP_NUM_THREADS"] = format("{}", start.layout.cores_per_rank);
-  Builder builder(start, environment, run);
+  Builder builder{start, environment, run};
   if (command == "srun") return {builder.srun(), true};
   const auto family = family_of(command, run);
   if (family == Family::pals) return {builder.pals(command)};

@@ -1,11 +1,14 @@
 // This job under Slurm or PBS: its allocation, how it continues, and the nodes that it gives up.
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
-#include <regex>
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/files/file.h"
@@ -34,51 +37,43 @@ int64_t seconds_between(const Environment& fields, const char* begin, const char
 
 // A log may be readable by others, and the values of variables are not. The line has lost its quotes.
 std::string without_values(std::string line, const Environment& environment) {
-  for (const auto& [name, setting] : environment) {
-    const auto given = name + "=" + setting;
-    if (const auto at = line.find(given); at != std::string::npos && !setting.empty())
-      line.replace(at, given.size(), name + "=" + cluster::quoted(setting));
-  }
   static const Words kShown = {"LOCKSTEP_*", "CONFIG", "SET", "RUN", "BENCH", "EXERCISE", "OWN_PROGRAM"};
-  std::string text;
-  for (size_t at = 0; at < line.size();) {
-    const bool begins =
-        text.empty() || text == "-v" || text.ends_with(" -v") || contains(" ,=", {line[at - 1]});
-    const auto sign = begins ? line.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789", at) : at;
-    if (sign == at || sign == std::string::npos || line[sign] != '=') {
-      text += line[at++];
-      continue;
-    }
-    auto end = std::min(line.find_first_of(" ,", sign), line.size());
-    if (line.compare(sign, 3, "=$'") == 0) {
-      for (end = sign + 3; end < line.size() && line[end] != '\''; ++end) end += line[end] == '\\' ? 1 : 0;
-      end = std::min(end + 1, line.size());
-    }
-    const bool is_shown = base::is_among(line.substr(at, sign - at), kShown);
-    text += is_shown ? line.substr(at, end - at) : line.substr(at, sign - at) + "=...";
-    at = end;
+  for (const auto& [name, setting] : environment) {
+    const auto at = setting.empty() ? std::string::npos : line.find(name + "=" + setting);
+    if (at != std::string::npos && (at == 0 || contains(" ,=v", line.substr(at - 1, 1))))
+      line.replace(at + name.size() + 1, setting.size(),
+                   base::is_among(name, kShown) ? cluster::quoted(setting) : "...");
   }
-  return text;
-}
-
-std::optional<bool> answer_of(const base::Answer& answer) {
-  return answer.end == base::Answer::left ? answer.good() : std::optional<bool>();
+  for (size_t sign = 1; (sign = line.find('=', sign)) != std::string::npos; ++sign) {
+    constexpr const char* kLower = "abcdefghijklmnopqrstuvwxyz";
+    const auto word = line.rfind(' ', sign) + 1;  // npos + 1 is 0
+    const auto before = line.substr(0, word);
+    const bool is_list = line.compare(word, 9, "--export=") == 0 || line.compare(word, 2, "-v") == 0 ||
+                         before.ends_with("-v ") || before.ends_with("--export ");
+    auto at = std::max(line.find_last_of(" ,=", sign - 1) + 1, word);
+    if (line.compare(at, 2, "-v") == 0) at += 2;
+    const auto name = line.substr(at, sign - at);
+    const bool is_variable = is_list ? name != "--export" : name.find_first_of(kLower) == name.npos;
+    if (!name.empty() && is_variable && !base::is_among(name, kShown))
+      line.replace(sign + 1, std::min(line.find_first_of(" ,", sign), line.size()) - sign - 1, "...");
+  }
+  return line;
 }
 
 }  // namespace
 
-// sacct asks the database, the others the controller.
-base::Answer OwnJob::run(const Words& words) const {
-  const auto answer = run_(words);
-  if (answer.good() && words[0] != "sacct") down_since_ = Clock::time_point{};
-  return answer;
+bool signal_waits() {
+  sigset_t waiting;
+  ::sigpending(&waiting);
+  ::sigdelset(&waiting, SIGCHLD);
+  return ::sigisemptyset(&waiting) == 0;
 }
 
-base::Answer OwnJob::ask_again(const Words& words, const std::function<bool()>& is_over) const {
+base::Answer OwnJob::ask_again(const Words& words, bool until_signal, int64_t most) const {
   const auto start = Clock::now();
   base::Answer answer;
   for (auto pause = pause_;; pause = std::min(2 * pause, 30 * pause_)) {
-    if (is_over && is_over()) return answer;
+    if (until_signal && signal_waits()) return answer;
     answer = run(words);
     const auto says = [&](const char* part) { return contains(answer.errors, part); };
     // a late srun waits for its node, and a late qsub may have submitted a job
@@ -87,14 +82,12 @@ base::Answer OwnJob::ask_again(const Words& words, const std::function<bool()>& 
     const bool is_down = (is_late && is_repeatable) || says("Unable to contact") || says("cannot connect") ||
                          (words[0] == "qstat" && answer.end == base::Answer::left && answer.status != 0);
     const bool is_busy = is_down || says("Unable to create step") || says("try again");
-    Clock::time_point since{};
-    if (!is_down && !is_late) down_since_ = since;
-    if (!is_down || down_since_.compare_exchange_strong(since, start)) since = start;
-    const auto limit = !is_down ? 10 : is_slurm() ? 300 : 60;
-    if (answer.good() || !is_busy || Clock::now() - since > limit * pause_) return answer;
+    const auto limit = most > 0 ? most : !is_down ? 10 : is_slurm() ? 300 : 60;
+    if (answer.good() || !is_busy || Clock::now() - start > limit * pause_) return answer;
     if (pause == pause_)
       log::warning(format("trying again: {}\n{}", base::join(words, " "), base::trimmed(answer.errors)));
-    std::this_thread::sleep_for(is_down ? pause : pause_);
+    // the tasks of an array do not ask all at once
+    std::this_thread::sleep_for((is_down ? pause : pause_) * (::getpid() % 8 + 8) / 8);
   }
 }
 
@@ -142,18 +135,13 @@ class SlurmJob : public OwnJob {
     return static_cast<double>(joules);
   }
 
-  // Only newer versions, and the accounting database, know the options that sbatch was given. Slurm joins the
-  // words without quotes.
+  // The accounting database knows the options that sbatch was given. Slurm joins the words without quotes.
   std::string submit_line(const Words& words) override {
-    const auto fields = record();
-    auto known = value(fields, "SubmitLine");
-    if (known.empty()) {
-      known = run({"sacct", "--jobs=" + id(), "--allocations", "--noheader", "--parsable2",
-                   "--format=SubmitLine"})
-                  .output;
-      known = base::trimmed(known.substr(0, known.find('\n')));  // a line for each task or component
-    }
-    auto line = known.empty() ? value(fields, "Command") : known;
+    const Words ask = {"sacct",      "--jobs=" + id(), "--allocations",
+                       "--noheader", "--parsable2",    "--format=SubmitLine"};
+    auto known = run(ask).output;
+    known = base::trimmed(known.substr(0, known.find('\n')));  // a line for each task or component
+    auto line = known.empty() ? value(record(), "Command") : known;
     if (line.empty() || line == "(null)") return "";  // a script from standard input
     const auto end = " " + base::join(words, " ");
     const bool has_words = !words.empty() && line.ends_with(end);
@@ -163,11 +151,12 @@ class SlurmJob : public OwnJob {
     if (has_words) line += " " + cluster::quoted(words);
     const auto task = get("SLURM_ARRAY_TASK_ID");
     if (!task.empty() && line.starts_with("sbatch ")) {
-      line = std::regex_replace(line, std::regex(" (--array[= ]|-a ?)[-0-9,:%]+(?= )"), "");  // all its tasks
+      for (const std::string flag : {" --array=", " --array ", " -a ", " -a"})  // all its tasks
+        if (const auto at = line.find(flag); at != std::string::npos)
+          line.erase(at, line.find(' ', at + flag.size()) - at);
       line.insert(6, " --array=" + task);
     }
-    const auto folder = value(fields, "WorkDir");
-    return folder.empty() ? line : format("cd {} && {}", cluster::quoted(folder), line);
+    return format("cd {} && {}", cluster::quoted(get("SLURM_SUBMIT_DIR", ".")), line);
   }
 
   // Slurm counts a requeue by an operator, a node failure and a preemption at once. Without an answer a
@@ -183,34 +172,25 @@ class SlurmJob : public OwnJob {
     return has_ended && !by_slurm ? Fate::cancelled : Fate::ended;
   }
 
-  std::optional<std::string> continue_run(const std::function<bool()>& is_over) override {
-    const auto answer = ask_again({"scontrol", "requeue", own_name()}, is_over);
+  std::optional<std::string> continue_run() override {
+    const auto answer = ask_again({"scontrol", "requeue", own_name()}, true);
     if (answer.good()) return "";
-    if (!is_over()) log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
+    log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
     return std::nullopt;
   }
 
   // Slurm sends the signal of --signal=B:USR1@120 at once to a job of at most those 120 s, or up to 60 s
-  // more. A run stops in time without it, but a user's own program does not know when the job ends.
-  std::optional<int64_t> seconds_to_own_warning() override {
-    const auto fields = record();
-    const auto limit = seconds_in(fields, "TimeLimit");
-    if (limit == 0 || limit > 180) return std::nullopt;
-    return std::max<int64_t>(0, limit - limit / 5 - seconds_in(fields, "RunTime"));
+  // more.
+  bool is_warned_early() override {
+    const auto limit = seconds_in(record(), "TimeLimit");
+    return limit > 0 && limit <= 180;
   }
 
-  int daemon_port(const std::function<bool()>& is_over) override {
-    const auto config = ask_again({"scontrol", "show", "config"}, is_over).output;
-    return static_cast<int>(number_after(config, "SlurmdPort"));
+  int daemon_port() override {
+    return static_cast<int>(number_after(run({"scontrol", "show", "config"}).output, "SlurmdPort"));
   }
 
-  std::optional<bool> reaches(const Words& nodes, const std::function<bool()>& is_over) override {
-    return answer_of(ask_again(
-        {"srun", format("--job-name={}", kStepName), "--overlap", "--mem=0",
-         format("--nodes={}", nodes.size()), format("--ntasks={}", nodes.size()), "--ntasks-per-node=1",
-         "--cpus-per-task=1", "--mpi=none", "--nodelist=" + base::join(nodes, ","), "true"},
-        is_over));
-  }
+  bool answers() override { return !record().empty(); }
 
   // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
   // user's.
@@ -264,9 +244,8 @@ class SlurmJob : public OwnJob {
 
  private:
   static int64_t number_after(const std::string& text, const std::string& name) {
-    std::smatch found;
-    const bool is_there = std::regex_search(text, found, std::regex(name + " *= *([0-9]+)"));
-    return is_there ? base::number_in(found[1].str()).value_or(0) : 0;
+    const auto at = text.find_first_of("0123456789", text.find(name));
+    return at == std::string::npos ? 0 : std::atoll(text.c_str() + at);
   }
 
   // This job's paragraph: the answer has one for each task of an array.
@@ -278,8 +257,7 @@ class SlurmJob : public OwnJob {
       const auto text = base::trimmed(line.substr(0, line.find(" JobName=")));  // which may be anything
       if (text.starts_with("JobId=")) is_ours = (text + " ").starts_with("JobId=" + id() + " ");
       if (!is_ours) continue;
-      for (const char* name : {"Command", "WorkDir", "SubmitLine"})  // which may contain blanks
-        if (text.starts_with(name + std::string("="))) fields[name] = text.substr(text.find('=') + 1);
+      if (text.starts_with("Command=")) fields["Command"] = text.substr(8);  // which may contain blanks
       for (const auto& word : base::split(text, ' ')) {
         const auto sign = word.find('=');
         if (sign != std::string::npos) fields.emplace(word.substr(0, sign), word.substr(sign + 1));
@@ -325,14 +303,8 @@ class PbsJob : public OwnJob {
     if (environment_.contains("LOCKSTEP_RESTART")) return get("LOCKSTEP_SUBMITTED");
     const auto words = value(record_, "Submit_arguments");  // without the quotes that the shell removed
     if (words.empty()) return "";
-    const std::filesystem::path folder = get("PBS_O_WORKDIR", ".");
-    size_t script = 0;
-    std::error_code none;  // words may be too long for a name, or in a closed folder
-    while (script < words.size() && !std::filesystem::is_regular_file(folder / words.substr(script), none))
-      script = std::min(words.find(' ', script), words.size() - 1) + 1;
-    auto line = without_values(words.substr(0, script), environment_);
-    if (script < words.size()) line += cluster::quoted(words.substr(script));
-    return format("cd {} && qsub {}", cluster::quoted(folder.string()), line);
+    return format("cd {} && qsub {}", cluster::quoted(get("PBS_O_WORKDIR", ".")),
+                  without_values(words, environment_));
   }
 
   // Without control groups PBS itself ends such a job, with SIGTERM. At the walltime there is no time to ask.
@@ -350,24 +322,20 @@ class PbsJob : public OwnJob {
   }
 
   // PBS sends SIGTERM for a qdel, a preemption, a qrerun and the walltime. The clock tells the last one
-  // apart, unless the job was suspended or its walltime changed, so PBS must confirm it. Its own count may
-  // lag.
+  // apart, unless the job was suspended or its walltime changed.
   Fate fate(const StopSignal& stop) override {
-    const bool was_told = stop.signal == SIGTERM;
-    if (was_told && record_.empty()) record_ = record_soon();
-    const bool is_past = was_told && is_past_walltime(stop);
+    if (stop.signal != SIGTERM) return Fate::ended;
+    if (record_.empty()) record_ = record_soon();
+    const bool is_past = is_past_walltime(stop);
     const auto fields = is_past ? record_soon() : record(id());
     if (value(fields, "substate").starts_with("6")) return Fate::restarts;
-    if (!was_told) return Fate::ended;
     const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
     if (is_past && fields.empty()) return Fate::unknown;
-    const bool is_early =
-        seconds_in(fields, "resources_used.walltime") + 180 < seconds_in(fields, "Resource_List.walltime");
-    if (is_past && !was_deleted && !is_early) return Fate::ended;
+    if (is_past && !was_deleted) return Fate::ended;
     return was_deleted || value(record_, "Rerunable") == "False" ? Fate::cancelled : Fate::perhaps_restarts;
   }
 
-  std::optional<std::string> continue_run(const std::function<bool()>& is_over) override {
+  std::optional<std::string> continue_run() override {
     if (record_.empty()) record_ = record(id(), true);
     if (record_.empty()) {
       log::warning("qstat -f returned nothing, so this job cannot be resubmitted with the same resources");
@@ -377,31 +345,28 @@ class PbsJob : public OwnJob {
     const auto array = get("PBS_ARRAY_ID");
     const auto fields = array.empty() ? record_ : record(array, true);
     if (fields.empty() || fields.contains("max_run_subjobs")) {
-      log::warning(format("{}: this task is not resubmitted",
-                          fields.empty() ? "qstat -f returned nothing, so the array's limit is unknown"
-                                         : "the array limits how many of its tasks run at once"));
+      log::warning(
+          "the array limits how many of its tasks run at once, or qstat -f did not describe it, so "
+          "this task is not resubmitted");
       return std::nullopt;
     }
-    const auto script = get("LOCKSTEP_SCRIPT");
-    std::string text;
-    try {
-      text = base::read_text(script);
-    } catch (const Error&) {
-      log::warning(format("the job's script ({}) cannot be read, so the job cannot be resubmitted", script));
+    std::ostringstream script;
+    script << std::ifstream(get("LOCKSTEP_SCRIPT")).rdbuf();
+    if (script.str().empty()) {
+      log::warning("the job's script (LOCKSTEP_SCRIPT) cannot be read, so the job cannot be resubmitted");
       return std::nullopt;
     }
-    const auto restart = count(environment_, "LOCKSTEP_RESTART", 0) + 1;
     auto all = settings_to_pass();
     all["LOCKSTEP_SUBMITTED"] = submit_line({});  // that of the new job names a file which is soon gone
-    all["LOCKSTEP_RESTART"] = format("{}", restart);
+    all["LOCKSTEP_RESTART"] = format("{}", count(environment_, "LOCKSTEP_RESTART", 0) + 1);
     const base::TemporaryFolder folder;
     const auto file = folder.path() + "/job";
-    base::replace_file(file, with_settings(text, all));
+    base::replace_file(file, with_settings(script.str(), all));
     Words words = {"env", "-C", get("PBS_O_WORKDIR", "."), "qsub", "-C", ""};
-    const auto options = qsub_options(record_, environment_, restart);
+    const auto options = qsub_options(record_, environment_);
     words.insert(words.end(), options.begin(), options.end());
     words.push_back(file);
-    const auto answer = ask_again(words, is_over);
+    const auto answer = ask_again(words, true);
     const auto next = base::trimmed(answer.output);
     if (answer.good() && !next.empty()) return next.substr(next.rfind('\n') + 1);
     if (answer.end == base::Answer::late) {
@@ -409,15 +374,13 @@ class PbsJob : public OwnJob {
                    " before you resubmit");
       return kPerhaps;
     }
-    if (!is_over()) log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
+    log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
     return std::nullopt;
   }
 
-  int daemon_port(const std::function<bool()>&) override { return 15003; }  // of pbs_mom
+  int daemon_port() override { return 15003; }  // of pbs_mom
 
-  std::optional<bool> reaches(const Words& nodes, const std::function<bool()>&) override {
-    return answer_of(run({"pbs_tmrsh", nodes[0], "true"}));
-  }
+  bool answers() override { return !record(id()).empty(); }
 
   std::string keep_only(const Allocation& left, const Words& lost) override {
     if (lost.empty()) return "";
@@ -443,14 +406,9 @@ class PbsJob : public OwnJob {
     return launch::qstat_fields((waits ? ask_again(words) : run(words)).output);
   }
 
-  // With a few tries: a job that PBS ends has ten seconds, and a site may not let its nodes ask.
+  // With three tries: a job that PBS ends has ten seconds, and a site may not let its nodes ask.
   Environment record_soon() const {
-    for (int tries = 1;; ++tries) {
-      const auto answer = run({"qstat", "-f", id()});
-      auto fields = launch::qstat_fields(answer.output);
-      if (!fields.empty() || tries == 3 || answer.end == base::Answer::not_started) return fields;
-      std::this_thread::sleep_for(2 * pause_);
-    }
+    return launch::qstat_fields(ask_again({"qstat", "-f", id()}, false, 2).output);
   }
 
   // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.
@@ -504,20 +462,14 @@ void add_resources(const Environment& record, Words& options) {
 }
 
 // With -k d PBS appends to the log while the job writes. Otherwise it copies the log at the end, which would
-// replace the one of the job before, so the new log gets another name.
-void add_outputs(const Environment& record, const std::string& job, int64_t restart, Words& options) {
+// replace the one of the job before, so the new log is beside it, under the name that PBS chooses.
+void add_outputs(const Environment& record, const std::filesystem::path& submitted_in, Words& options) {
   const bool direct = value(record, "Keep_Files").find('d') != std::string::npos;
-  const auto number = job.substr(0, job.find_first_of(".["));
   for (const auto& [field, flag] : {std::pair{"Output_Path", "-o"}, std::pair{"Error_Path", "-e"}}) {
-    auto path = value(record, field);
-    path.erase(0, path.find(':') + 1);
-    const auto name = std::filesystem::path(path).filename().string();
-    const bool by_default = (name + ".").find(format(".{}{}.", flag[1], number)) != std::string::npos;
-    if (path.empty() || name.empty() || (by_default && !direct)) continue;
+    std::filesystem::path path = value(record, field).substr(value(record, field).find(':') + 1);
     std::error_code none;
-    if (!direct && !by_default && !std::filesystem::is_directory(path, none))
-      path = format("{}.restart-{}", path.substr(0, path.find(".restart-")), restart);
-    options.insert(options.end(), {flag, path});
+    if (!direct && !std::filesystem::is_directory(path, none)) path = path.parent_path();
+    if (!path.empty() && path != submitted_in) options.insert(options.end(), {flag, path.string()});
   }
 }
 
@@ -540,15 +492,10 @@ std::string with_settings(const std::string& script, const Environment& settings
     text.erase(from, to + end.size() - from);
   for (const auto& [name, setting] : settings)
     block += format("export {}={}\n", name, cluster::quoted(setting));
-  size_t command = 0;
-  for (size_t start; (start = text.find_first_not_of(" \t", command)) != std::string::npos;) {
-    if (text[start] != '#' && text[start] != '\n') break;
-    command = text.find('\n', start) + 1;
-  }
-  return text.insert(command, block + end);
+  return text.insert(text.starts_with("#!") ? text.find('\n') + 1 : 0, block + end);
 }
 
-Words qsub_options(const Environment& record, const Environment& environment, int64_t restart) {
+Words qsub_options(const Environment& record, const Environment& environment) {
   Words options = {"-N", job_name(value(record, "Job_Name"))};
   for (const auto& option : base::split(kOptions, ',')) {
     const auto flag = option.substr(0, 2), field = option.substr(3), setting = value(record, field);
@@ -561,7 +508,7 @@ Words qsub_options(const Environment& record, const Environment& environment, in
   if (const auto queue = value(environment, "PBS_O_QUEUE"); !queue.empty())
     options.insert(options.end(), {"-q", queue});
   add_resources(record, options);
-  add_outputs(record, value(environment, "PBS_JOBID"), restart, options);
+  add_outputs(record, value(environment, "PBS_O_WORKDIR"), options);
   return options;
 }
 

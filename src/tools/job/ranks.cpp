@@ -71,10 +71,6 @@ std::vector<int> Signals::take() {
   return signals;
 }
 
-std::string folder_in(const std::string& run_file) {
-  return run_file.empty() ? "" : base::first_line(run_file);
-}
-
 std::vector<pid_t> descendants(const std::vector<pid_t>& others, const std::string& name,
                                const std::vector<pid_t>& known) {
   std::map<pid_t, std::vector<pid_t>> children;
@@ -177,7 +173,7 @@ class RanksRun {
       check_launcher();
     }
     // a process that the launcher left may keep the pipe open
-    const auto until = Clock::now() + (status_ == 128 + SIGKILL ? 1s : 5s);
+    const auto until = Clock::now() + (ended_by_ != 0 ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
     const auto kills = memory_kills(memory_mark());
     const auto killed = kills.count - kills_before;
@@ -246,11 +242,10 @@ class RanksRun {
   }
 
   void take(int signal) {
-    if (signal == SIGUSR1 && signals_.own_warning && !std::exchange(signals_.has_ignored_warning, true)) {
-      say("ignoring SIGUSR1, which Slurm sent early in this short job; another follows at 80 % of its time");
-      return;
-    }
+    if (signal == SIGUSR1 && std::exchange(signals_.ignores_warning, false))
+      return say("ignoring the first SIGUSR1, which Slurm sends too early in a job of at most 3 minutes");
     signals_.note(signal);
+    next_look_ = Clock::now();
     if (signal == SIGTERM) say("SIGTERM: the job was canceled or preempted, or reached its time limit");
     // PBS signals every process of a job; a second SIGTERM would make mpirun leave without its ranks
     const bool ranks_have_it = !job_.is_slurm() && child_ > 0;
@@ -262,14 +257,6 @@ class RanksRun {
   // SIGUSR1 kills a launcher or rank that is still starting, so it waits for the run folder. Slurm's ranks
   // get it instead of SIGTERM, too: srun kills its ranks after one SIGTERM, and mpirun leaves after two.
   void deliver() {
-    if (signals_.own_warning && Clock::now() >= *signals_.own_warning) {
-      signals_.own_warning.reset();
-      // someone may have changed the time limit
-      if (const auto seconds = job_.seconds_to_own_warning().value_or(0); seconds > 0)
-        signals_.own_warning = Clock::now() + std::chrono::seconds(seconds);
-      else
-        take(SIGUSR1);
-    }
     if (pending_ == 0) return;
     const bool trains = !plan_.run_file.empty();
     const int signal = job_.is_slurm() && trains && pending_ == SIGTERM ? SIGUSR1 : pending_;
@@ -290,22 +277,20 @@ class RanksRun {
 
   // The files are on the file system of all users' jobs, so each look counts.
   const std::string& folder() {
-    if (folder_.empty()) folder_ = folder_in(plan_.run_file);
+    if (folder_.empty()) folder_ = base::first_line(plan_.run_file);
     return folder_;
   }
 
   // A launcher may wait minutes for a lost node, or after a SIGTERM, although its ranks have ended.
   void check_launcher() {
+    const auto now = Clock::now();
+    if (plan_.run_file.empty() || ended_by_ == SIGKILL || now < next_look_) return;
     const bool is_srun = plan_.launcher.is_srun, is_stopping = signals_.stop.signal == SIGTERM && !is_srun;
-    const bool is_urgent = is_stopping || errors_since_ || (!is_srun && !had_ranks_ && folder_.empty());
-    if (plan_.run_file.empty() || was_ended_ || Clock::now() - looked_ < (is_urgent ? 200ms : 1s)) return;
-    looked_ = Clock::now();
-    if (!errors_since_ && plan_.survives_losses && !base::first_line(plan_.errors_file).empty())
-      errors_since_ = Clock::now();
     const bool is_starting = folder().empty() && !is_srun;
-    const std::chrono::milliseconds pause = !is_starting ? 5s : had_ranks_ ? 1s : 0s;
-    if (!errors_since_ && !is_stopping && Clock::now() - checked_ < pause) return;
-    checked_ = Clock::now();
+    if (!errors_since_ && plan_.survives_losses && !base::first_line(plan_.errors_file).empty())
+      errors_since_ = now;
+    const bool is_urgent = is_stopping || errors_since_ || (is_starting && !had_ranks_);
+    next_look_ = now + (is_urgent ? 200ms : is_starting || plan_.survives_losses ? 1s : 5s);
     const int status = status_of_run(folder(), run_folder::kRunning);
     const bool is_over = status != run_folder::kRunning || (errors_since_ && !is_srun);
     const bool has_ranks = (is_over || is_starting) && !local_ranks().empty();
@@ -314,16 +299,19 @@ class RanksRun {
     if (has_ranks || !(is_over || (is_starting && had_ranks_)))
       idle_since_.reset();
     else if (!idle_since_)
-      idle_since_ = Clock::now();
+      idle_since_ = now;
     // srun's ranks are not below this process, and may still write their last errors
     const bool is_lost = plan_.survives_losses && (errors_since_ || status == kFailed);
     const auto limit = is_stopping ? 0ms : !is_lost ? plan_.patience : is_srun ? 2s : 500ms;
-    const bool is_idle = idle_since_ && Clock::now() - *idle_since_ >= limit;
-    if (!is_idle && !(errors_since_ && Clock::now() - *errors_since_ > 5s)) return;
-    was_ended_ = true;
-    say(format("the ranks have ended but {0} has not: sending SIGKILL to {0} and its children",
-               plan_.launcher.words[0]));
-    for (const auto process : descendants(signals_.others)) ::kill(process, SIGKILL);
+    const bool is_idle = idle_since_ && now - *idle_since_ >= limit;
+    if (!is_idle && !(errors_since_ && now - *errors_since_ > 5s)) return;
+    ended_by_ = ended_by_ == 0 ? SIGTERM : SIGKILL;  // it removes its files after the first
+    next_look_ = now + 2s;
+    say(format("the ranks have ended but {0} has not: sending SIG{1} to {0}", plan_.launcher.words[0],
+               ended_by_ == SIGTERM ? "TERM" : "KILL"));
+    ::kill(child_, ended_by_);
+    if (ended_by_ == SIGKILL)
+      for (const auto process : descendants(signals_.others)) ::kill(process, SIGKILL);
   }
 
   OwnJob& job_;
@@ -334,9 +322,10 @@ class RanksRun {
   base::Descriptor errors_;
   pid_t child_ = -1;
   int status_ = 0, pending_ = 0;
-  Clock::time_point looked_ = Clock::now(), checked_ = Clock::now();
+  Clock::time_point next_look_ = Clock::now();
   std::optional<Clock::time_point> errors_since_, idle_since_, folder_since_;
-  bool was_ended_ = false, had_ranks_ = false;
+  int ended_by_ = 0;  // the signal that this process sent to the launcher
+  bool had_ranks_ = false;
 };
 
 }  // namespace

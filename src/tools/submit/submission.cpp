@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <ctime>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
@@ -13,6 +12,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
+#include "lockstep/launch/scheduler.h"
 #include "trainer/config/config_text.h"
 
 namespace lockstep::submit {
@@ -36,21 +36,14 @@ config::Loaded load(const cluster::JobRequest& job, const cluster::Site& site,
   return config::load_settings(text.text, text.name, sets, environment);
 }
 
-std::string now_text() {
-  const auto now = std::time(nullptr);
-  std::tm parts{};
-  char text[32] = "";
-  if (localtime_r(&now, &parts)) std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-  return text;
-}
-
 // All are set, if only to nothing: a job around this process may have set them for itself.
 std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int64_t link) {
   const bool chain = plan.links > 1;
   std::vector<std::pair<std::string, std::string>> all = {
       {"LOCKSTEP_RECORD", file_of(plan, link, ".record").string()},
       {"LOCKSTEP_RUN_FILE", chain ? plan.stem.string() + ".chain" : ""},
-      {"LOCKSTEP_LINK", chain ? format("{}", link) : ""}};
+      {"LOCKSTEP_LINK", chain ? format("{}", link) : ""},
+      {"LOCKSTEP_IS_LAST_LINK", chain && link == plan.links ? "1" : ""}};
   // PBS does not pass the environment of qsub
   for (const char* name : {"LOCKSTEP_SETUP", "LOCKSTEP_START", "LOCKSTEP_SRUN_MPI", "LOCKSTEP_MAX_RESTARTS",
                            "LOCKSTEP_THREADS_PER_CORE", "LOCKSTEP_MAX_RELAUNCHES", "LOCKSTEP_NODE_TIMEOUT"}) {
@@ -74,12 +67,7 @@ class SignalsHeld {
   bool want_end() const {
     sigset_t waiting;
     ::sigpending(&waiting);
-    const auto wants = [&](int signal) {
-      struct sigaction action {};  // an ignored signal waits, too
-      ::sigaction(signal, nullptr, &action);
-      return ::sigismember(&waiting, signal) == 1 && action.sa_handler != SIG_IGN;
-    };
-    return wants(SIGINT) || wants(SIGTERM);
+    return ::sigismember(&waiting, SIGINT) == 1 || ::sigismember(&waiting, SIGTERM) == 1;
   }
 
  private:
@@ -153,7 +141,9 @@ Plan make_plan(const cluster::JobRequest& job, const std::string& scheduler,
   const auto shared = shared_run_dir(job, plan.site);
   if (shared != run.dir)
     log::info(format("run.dir differs per job, so the job script is stored in {}/.jobs", shared));
-  plan.stem = fs::absolute(shared) / ".jobs" / format("{}-{}-{}", job.name, now_text(), ::getpid());
+  auto time = launch::utc_text(std::chrono::system_clock::now());
+  std::erase(time, ':');
+  plan.stem = fs::absolute(shared) / ".jobs" / format("{}-{}-{}", job.name, time, ::getpid());
   script_of(plan, 1, "");  // refuses what the site cannot provide before anything is written
   return plan;
 }

@@ -29,7 +29,7 @@ struct Plan {
   cluster::Site site;
   cluster::JobRequest request;
   int64_t links = 1;           ///< jobs of a chain
-  std::filesystem::path stem;  ///< of the jobs' files: RUNS/.jobs/lockstep-20260504-140211-1234
+  std::filesystem::path stem;  ///< of the jobs' files: RUNS/.jobs/lockstep-2026-05-04T140211Z-1234
 };
 
 /// Writes nothing. `sweeps`: KEY=VALUES each. InputError for what the site cannot provide, and for a task of
@@ -87,7 +87,6 @@ struct WatchLimits {
   std::chrono::milliseconds over = std::chrono::seconds(10);
   std::chrono::milliseconds unknown = std::chrono::seconds(120);
   std::chrono::milliseconds silent = std::chrono::seconds(60);
-  std::chrono::milliseconds pause = std::chrono::seconds(30);  ///< the longest between two queries
 };
 
 class JobWatch {
@@ -97,45 +96,28 @@ class JobWatch {
       : job_(std::move(job)), file_(std::move(file)), limits_(limits) {}
 
   enum Phase { queued, running, over };
+  Phase phase = queued;
+  JobRecord record = {};
+  std::optional<cluster::JobState> state = {};  ///< the scheduler's last answer since the record has changed
+  std::filesystem::path folder = {};
+  int status = kFailed;      ///< of a run that is over, or of the script
+  std::string verdict = {};  ///< of a run that is over
+
+  /// The id of the one that runs now.
+  const std::string& job() const { return record.replaced ? record.job : job_; }
   /// Reads the record.
   Phase update();
   void set_state(const cluster::JobState& state);
 
-  Phase phase() const { return phase_; }
-  const std::string& job() const { return record_.replaced ? record_.job : job_; }  ///< that runs now
-  const std::filesystem::path& folder() const { return folder_; }
-  int restarts() const { return record_.restarts; }
-  /// The scheduler has not answered since the record has changed.
-  bool is_unknown() const { return phase_ != over && !state_; }
-  /// What the scheduler said last.
-  std::string scheduler_words() const { return state_ ? state_->words : ""; }
-
-  // Once it is over:
-  int status() const { return status_; }                   ///< the run's own, or the script's
-  const std::string& verdict() const { return verdict_; }  ///< the run's own
-  bool is_lost() const { return !record_.status; }         ///< no record of its end
-
  private:
   bool is_over() const;
-  void end();
 
-  using Clock = std::chrono::steady_clock;
   std::string job_;
   std::filesystem::path file_;
   WatchLimits limits_;
-  Phase phase_ = queued;
-  std::string text_;  ///< of the record
-  JobRecord record_;
-  std::optional<cluster::JobState> state_;  ///< the scheduler's, since the record has changed
-  Clock::time_point since_ = Clock::now();  ///< of the state that is over, or the last answer
-  std::filesystem::path folder_;
-  std::optional<run_folder::StatusReport> report_;  ///< of the run when its script ended
-  int status_ = kFailed;
-  std::string verdict_;
+  std::string text_ = {};                                                           ///< of the record
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();  ///< of that answer
+  std::optional<run_folder::StatusReport> report_ = {};  ///< of the run when its script ended
 };
-
-/// The jobs to ask the scheduler about, at most `most`: those whose scripts have ended, and the others in
-/// turn from `first` on, which moves.
-std::vector<std::string> next_jobs(const std::vector<JobWatch>& watches, size_t most, size_t& first);
 
 }  // namespace lockstep::submit

@@ -1,7 +1,7 @@
 // lockstep submit --wait: follows a job's log and progress to its end.
 #include <algorithm>
 #include <fstream>
-#include <list>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -51,21 +51,9 @@ void add_line(JobRecord& record, std::string line) {
   }
 }
 
-// Empty where the file does not exist yet.
-std::string text_of(const fs::path& path) {
-  constexpr size_t kMostBytes = 4 << 20;
-  try {
-    return base::read_small_file(path.string(), kMostBytes, "the job's record");
-  } catch (const InputError&) {
-    return "";
-  }
-}
-
 // A relative path starts at the folder of submission, which is the working directory.
 fs::path folder_of(const JobRecord& record) {
-  if (!record.folder.empty()) return record.folder;
-  const auto text = record.run_file.empty() ? "" : text_of(record.run_file);
-  return text.substr(0, text.find('\n'));
+  return record.folder.empty() ? fs::path(base::first_line(record.run_file)) : record.folder;
 }
 
 std::optional<run_folder::StatusReport> report_on(const fs::path& folder) {
@@ -86,72 +74,55 @@ JobRecord parse_record(const std::string& text) {
   return record;
 }
 
-void JobWatch::set_state(const JobState& state) {
-  const bool is_gone = state.kind == JobState::gone || state.kind == JobState::unknown;
-  if (!is_gone || !state_ || state_->kind != state.kind) since_ = Clock::now();
-  state_ = state;
+void JobWatch::set_state(const JobState& answer) {
+  const bool is_gone = answer.kind == JobState::gone || answer.kind == JobState::unknown;
+  if (!is_gone || !state || state->kind != answer.kind) since_ = Clock::now();
+  state = answer;
 }
 
 JobWatch::Phase JobWatch::update() {
-  if (phase_ == over) return phase_;
-  const auto text = text_of(file_);
+  if (phase == over) return phase;
+  std::ostringstream stream;
+  stream << std::ifstream(file_).rdbuf();
+  const auto text = stream.str();
   const bool is_new = text != text_;
   if (is_new) {  // the job may start again whatever its script ended with, so only later answers count
     text_ = text;
-    record_ = parse_record(text);
-    state_.reset();
+    record = parse_record(text);
+    state.reset();
     since_ = Clock::now();
   }
-  if (const auto folder = folder_of(record_); !folder.empty()) folder_ = folder;
-  if (is_new && record_.status) report_ = report_on(folder_);  // before a chain's next job changes it
-  if (is_over()) {
-    end();
-  } else {
-    const bool waits = state_ && state_->kind == JobState::queued;
-    phase_ = waits || !record_.started ? queued : running;
+  if (is_new || folder.empty())
+    if (const auto known = folder_of(record); !known.empty()) folder = known;
+  if (is_new && record.status) report_ = report_on(folder);  // before a chain's next job changes it
+  if (!is_over()) {
+    const bool waits = state && state->kind == JobState::queued;
+    return phase = waits || !record.started ? queued : running;
   }
-  return phase_;
+  status = record.status.value_or(kFailed);
+  const auto report = record.status ? report_ : report_on(folder);
+  // a script that failed before it continued the run leaves the report of the start before
+  if (report && (report->exit_status != kStoppedEarly || status == kStoppedEarly || !record.status)) {
+    status = report->exit_status;
+    verdict = report->text.substr(0, report->text.find('\n'));
+  }
+  return phase = over;
 }
 
 bool JobWatch::is_over() const {
-  const auto kind = state_ ? state_->kind : JobState::running;
+  const auto kind = state ? state->kind : JobState::running;
   const bool is_unknown = kind == JobState::unknown, is_gone = is_unknown || kind == JobState::gone;
   const auto waited = Clock::now() - since_;
-  if (record_.status) return is_gone || (kind != JobState::queued && waited > limits_.silent);
-  if (!is_gone || waited <= (is_unknown ? limits_.unknown : limits_.over)) return false;
-  // a run that is running keeps a job that the scheduler has lost
-  const auto report = is_unknown ? report_on(folder_) : std::nullopt;
-  return !report || report->exit_status != run_folder::kRunning;
-}
-
-void JobWatch::end() {
-  phase_ = over;
-  status_ = record_.status.value_or(kFailed);
-  const auto report = record_.status ? report_ : report_on(folder_);
-  // a script that failed before it continued the run leaves the report of the start before
-  if (!report ||
-      (report->exit_status == kStoppedEarly && record_.status.value_or(kStoppedEarly) != kStoppedEarly))
-    return;
-  status_ = report->exit_status;
-  verdict_ = report->text;
-}
-
-std::vector<std::string> next_jobs(const Watches& watches, size_t most, size_t& first) {
-  std::vector<std::string> jobs;
-  const auto from = first;
-  for (const bool has_ended : {true, false})
-    for (size_t i = from; i < from + watches.size() && jobs.size() < most; ++i) {
-      const auto& watch = watches[i % watches.size()];
-      if (watch.phase() == JobWatch::over || watch.is_lost() == has_ended) continue;
-      jobs.push_back(watch.job());
-      first = (i + 1) % watches.size();
-    }
-  return jobs;
+  if (record.status) return is_gone || (kind != JobState::queued && waited > limits_.silent);
+  return is_gone && waited > (is_unknown ? limits_.unknown : limits_.over);
 }
 
 namespace {
 
-constexpr auto kBetweenUpdates = 200ms;
+// Between two looks at a job's files, which are on everyone's file system.
+std::chrono::milliseconds pause_after(bool has_changed, std::chrono::milliseconds before) {
+  return has_changed ? 1s : std::min<std::chrono::milliseconds>(before * 3 / 2, 10s);
+}
 
 // Queries the scheduler after a change of a record, and then less and less often. Warns while it does not
 // answer.
@@ -160,122 +131,123 @@ class SchedulerPoll {
   explicit SchedulerPoll(const Submission& submission) : scheduler_(submission.scheduler) {}
 
   void query(Watches& watches) {
-    const auto unknown = std::ranges::count_if(watches, &JobWatch::is_unknown);
+    std::vector<std::string> jobs;
+    std::ptrdiff_t unknown = 0;
+    for (const auto& watch : watches) {
+      if (watch.phase == JobWatch::over) continue;
+      jobs.push_back(watch.job());
+      unknown += watch.state ? 0 : 1;
+    }
     if (unknown > std::exchange(unknown_, unknown)) pause_ = 2500ms + watches.size() * 10ms;
-    if (Clock::now() - asked_ < pause_) return;
-    const auto jobs = next_jobs(watches, scheduler_.slurm() ? watches.size() : 50, first_);
-    if (jobs.empty()) return;
+    if (jobs.empty() || Clock::now() - asked_ < pause_) return;
     const auto [states, trouble] = cluster::query_jobs(scheduler_, jobs, run_);
     asked_ = Clock::now();
-    pause_ = std::min(2 * pause_, WatchLimits().pause);
+    pause_ = std::min<std::chrono::milliseconds>(2 * pause_, 30s);
     for (auto& watch : watches)
       if (const auto found = states.find(watch.job()); found != states.end()) watch.set_state(found->second);
-    if (!states.empty()) {
-      if (std::exchange(has_warned_, false)) log::info("the scheduler answers again");
-      answered_ = asked_;
-    } else if (asked_ - answered_ > 90s && !std::exchange(has_warned_, true)) {
+    if (!states.empty()) answered_ = asked_;
+    if (asked_ - answered_ <= 90s)
+      has_warned_ = false;
+    else if (!std::exchange(has_warned_, true))
       log::warning("the scheduler does not answer; still waiting: " + trouble);
-    }
   }
 
  private:
   cluster::Scheduler scheduler_;
   cluster::RunCommand run_ = cluster::real_commands(15s);
   std::ptrdiff_t unknown_ = 0;
-  size_t first_ = 0;
   std::chrono::milliseconds pause_{};
   Clock::time_point asked_{}, answered_ = Clock::now();
   bool has_warned_ = false;
 };
 
-class LogTail {
- public:
-  explicit LogTail(fs::path path) : path_(std::move(path)) {}
+struct LogTail {
+  fs::path path;
+  size_t offset = 0;
 
   /// Prints each new line; an unfinished one only at the end.
-  void print_new(run_folder::Console& console, bool at_end) {
+  bool print_new(run_folder::Console& console, bool at_end) {
+    const auto before = offset;
     std::error_code failed;
-    if (fs::file_size(path_, failed) < offset_ && !failed) offset_ = 0;  // truncated by a restarted job
-    std::ifstream file(path_, std::ios::binary);
-    file.seekg(static_cast<std::streamoff>(offset_));
+    if (fs::file_size(path, failed) < offset && !failed) offset = 0;  // truncated by a restarted job
+    std::ifstream file(path, std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(offset));
     for (std::string line; std::getline(file, line);) {
-      if (file.eof() && !at_end) return;
-      offset_ += line.size() + (file.eof() ? 0 : 1);
+      if (file.eof() && !at_end) break;
+      offset += line.size() + (file.eof() ? 0 : 1);
       console.line(line);
     }
+    return offset != before;
   }
-  bool has_printed() const { return offset_ > 0; }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-  size_t offset_ = 0;
 };
 
 std::string phase_in_words(const JobWatch& watch) {
-  const auto restart = watch.restarts() > 0 ? format(" (restart {})", watch.restarts()) : "";
-  if (watch.phase() == JobWatch::running) return format("job {} is running{}", watch.job(), restart);
-  const auto words = watch.scheduler_words();
-  return format("job {} is queued{}{}", watch.job(), restart, words.empty() ? "" : ": " + words);
+  const auto restart = watch.record.restarts > 0 ? format(" (restart {})", watch.record.restarts) : "";
+  if (watch.phase == JobWatch::running) return format("job {} is running{}", watch.job(), restart);
+  const auto words = watch.state ? ": " + watch.state->words : "";
+  return format("job {} is queued{}{}", watch.job(), restart, words);
 }
 
 // How it ended, by its run, its script or its scheduler.
 std::string end_in_words(const JobWatch& watch, const fs::path& log) {
-  const auto folder = watch.folder().empty() ? "" : format(" ({})", watch.folder().string());
-  if (!watch.verdict().empty())
-    return format("{}{}", watch.verdict().substr(0, watch.verdict().find('\n')), folder);
-  if (!watch.is_lost())
-    return format("exited with status {} without creating a run; see {}", watch.status(), log.string());
-  return format("ended without a result ({}); see {}", watch.scheduler_words(), log.string());
+  if (!watch.verdict.empty())
+    return watch.verdict + (watch.folder.empty() ? "" : format(" ({})", watch.folder.string()));
+  if (watch.record.status)
+    return format("exited with status {} without creating a run; see {}", watch.status, log.string());
+  return format("ended without a result ({}); see {}", watch.state ? watch.state->words : "", log.string());
 }
 
 class JobScreen {
  public:
   explicit JobScreen(const Submission& submission) : submission_(submission) {}
 
-  void show(const JobWatch& watch) {
-    print_logs(watch, false);
+  /// Returns whether anything has changed.
+  bool show(const JobWatch& watch) {
+    bool is_new = print_logs(watch, false);
     const auto words = phase_in_words(watch);
-    if (words != shown_) log::info(shown_ = words);
+    if (words != shown_) {
+      is_new = true;
+      log::info(shown_ = words);
+    }
     const auto progress = progress_of(watch);
     console_.progress(progress.empty() ? words : progress);
+    return is_new;
   }
 
   void finish(const JobWatch& watch) {
     // PBS copies the log when the job has ended; Slurm writes it in place
     const bool is_slurm = submission_.scheduler.slurm();
-    const auto limit = is_slurm || watch.is_lost() ? 3s : 30s;
+    const auto limit = is_slurm || !watch.record.status ? 3s : 30s;
     const auto until = Clock::now() + limit;
     print_logs(watch, false);
-    const auto& log = logs_.back().path();
+    const auto& log = logs_.back().path;
     std::error_code none;
-    while (!fs::exists(log, none) && Clock::now() < until) std::this_thread::sleep_for(kBetweenUpdates);
+    while (!fs::exists(log, none) && Clock::now() < until) std::this_thread::sleep_for(200ms);
     if (!is_slurm) std::this_thread::sleep_for(500ms);
     print_logs(watch, true);
     if (!fs::exists(log, none))
       log::warning(format("{} did not appear within {} s of the job's end", log.string(), limit.count()));
     console_.line(
-        format("job {}{} {}", watch.job(), watch.verdict().empty() ? "" : ":", end_in_words(watch, log)));
+        format("job {}{} {}", watch.job(), watch.verdict.empty() ? "" : ":", end_in_words(watch, log)));
   }
 
  private:
   // The log of a job may appear when the job that continues its run has started.
-  void print_logs(const JobWatch& watch, bool at_end) {
+  bool print_logs(const JobWatch& watch, bool at_end) {
     if (logs_.empty() || watch.job() != job_)
-      logs_.emplace_back(cluster::log_of(submission_.scheduler, submission_.name, job_ = watch.job()));
-    for (auto& log : logs_) log.print_new(console_, at_end);
+      logs_.push_back({cluster::log_of(submission_.scheduler, submission_.name, job_ = watch.job())});
+    bool is_new = false;
+    for (auto& log : logs_) is_new = log.print_new(console_, at_end) || is_new;
+    return is_new;
   }
 
-  // On the terminal's last line; logged once an epoch where there is no log yet.
-  std::string progress_of(const JobWatch& watch) {
-    if (watch.phase() != JobWatch::running || watch.folder().empty()) return "";
+  // On the terminal's last line.
+  static std::string progress_of(const JobWatch& watch) {
+    if (watch.phase != JobWatch::running || watch.folder.empty()) return "";
     try {
-      const auto status = run_folder::read_status(watch.folder());
-      const auto text = format("job {}: {}, {} of {} epochs, step {}", watch.job(),
-                               watch.folder().filename().string(), status.epoch, status.epochs, status.step);
-      if (std::exchange(epoch_, status.epoch) != status.epoch && !logs_.front().has_printed())
-        log::info(text);
-      return text;
+      const auto status = run_folder::read_status(watch.folder);
+      return format("job {}: {}, {} of {} epochs, step {}", watch.job(), watch.folder.filename().string(),
+                    status.epoch, status.epochs, status.step);
     } catch (const Error&) {  // not written yet
       return "";
     }
@@ -284,8 +256,7 @@ class JobScreen {
   const Submission& submission_;
   std::string job_, shown_;
   run_folder::Console console_{true};
-  std::list<LogTail> logs_;
-  int64_t epoch_ = 0;
+  std::vector<LogTail> logs_;
 };
 
 // A job that stops early is followed by the next one of its chain.
@@ -297,13 +268,13 @@ int wait_for_chain(const Submission& submission) {
     SchedulerPoll poll(submission);
     Watches watches{JobWatch(submission.jobs[i].id, submission.jobs[i].record)};
     const auto& watch = watches[0];
-    for (; watches[0].update() != JobWatch::over; std::this_thread::sleep_for(kBetweenUpdates)) {
-      screen.show(watch);
+    for (auto pause = 1000ms; watches[0].update() != JobWatch::over; std::this_thread::sleep_for(pause)) {
+      pause = pause_after(screen.show(watch), pause);
       poll.query(watches);
     }
     screen.finish(watch);
-    if (i == 0 || !watch.folder().empty()) status = watch.status();
-    if (status != kStoppedEarly || watch.status() != kStoppedEarly) break;
+    if (i == 0 || !watch.folder.empty()) status = watch.status;
+    if (status != kStoppedEarly || watch.status != kStoppedEarly) break;
   }
   return status;
 }
@@ -319,7 +290,7 @@ std::string counts(const Watches& watches) {
 void print_table(const Watches& watches) {
   std::vector<fs::path> folders;
   for (const auto& watch : watches)
-    if (!watch.folder().empty()) folders.push_back(watch.folder());
+    if (!watch.folder.empty()) folders.push_back(watch.folder);
   const auto list = report::list_runs(folders);
   for (const auto& [folder, why] : list.passed_over) log::warning(format("skipped: {}: {}", folder, why));
   const auto terminal = launch::terminal_behind(1);
@@ -331,24 +302,26 @@ int wait_for_sweep(const Submission& submission) {
   for (const auto& job : submission.jobs) watches.emplace_back(job.id, job.record);
   SchedulerPoll poll(submission);
   run_folder::Console console(true);
-  const auto pause = std::min<std::chrono::milliseconds>(kBetweenUpdates + watches.size() * 20ms, 5s);
+  auto pause = 1000ms;
+  std::string shown;
   for (size_t over = 0; over < watches.size(); std::this_thread::sleep_for(pause)) {
     for (size_t i = 0; i < watches.size(); ++i) {
       auto& watch = watches[i];
-      if (watch.phase() == JobWatch::over || watch.update() != JobWatch::over) continue;
+      if (watch.phase == JobWatch::over || watch.update() != JobWatch::over) continue;
       ++over;
       const auto log = cluster::log_of(submission.scheduler, submission.name, watch.job());
       console.line(format("task {} ({}): {}", submission.jobs[i].id, base::printable(submission.jobs[i].what),
                           end_in_words(watch, log)));
     }
-    console.progress(counts(watches));
+    const auto now = counts(watches);
+    pause = pause_after(now != shown, pause);
+    console.progress(shown = now);
     poll.query(watches);
   }
   console.clear();
   print_table(watches);
-  const auto status = watches[0].status();
-  return std::ranges::all_of(watches, [&](const auto& one) { return one.status() == status; }) ? status
-                                                                                               : kFailed;
+  const auto status = watches[0].status;
+  return std::ranges::count(watches, status, &JobWatch::status) == std::ssize(watches) ? status : kFailed;
 }
 
 }  // namespace

@@ -58,9 +58,9 @@ int run_render(const std::vector<std::string>& args) {
 namespace {
 
 void list_sites() {
-  for (const auto& site : cluster::known_sites()) {
+  for (const auto& [name, site] : cluster::known_sites()) {
     const auto what = site.trouble.empty() ? site.about : "cannot be read: " + site.trouble;
-    output::line(format("{:<12} {:<6} {}{}", site.name, site.scheduler, what,
+    output::line(format("{:<12} {:<6} {}{}", name, site.scheduler, what,
                         site.is_shipped ? "" : format(" ({})", site.path)));
   }
   output::line("folders: " + base::join(cluster::site_folders(), ", "));
