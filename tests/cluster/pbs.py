@@ -294,8 +294,10 @@ def reach(host):
 
 def pbs_tmrsh(arguments):
     host, command = arguments[0], arguments[1:]
-    if host not in nodes() or not (lab() / f"mom.{host}").exists():
+    named, own = (Path(file).read_text().split() for file in (os.environ["PBS_NODEFILE"], lab() / f"jobs/{os.environ['PBS_JOBID']}.nodes"))
+    if host not in named or not (lab() / f"mom.{host}").exists():
         sys.exit(f"pbs_tmrsh: {host}: not a node of this job")
+    host = own[named.index(host)]  # OpenPBS 23.06 takes a host's line as the number of its node in the job
     reach(host)
     answer = ask(lab(), host, {"task": command, "job": os.environ["PBS_JOBID"]}, fds=(0, 1, 2))
     sys.exit(min(255, answer["status"] % 256))

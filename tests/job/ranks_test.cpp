@@ -154,6 +154,9 @@ TEST(Losses, AreTheOnlyReasonForAnotherStart) {
   for (const char* code : {"rank-lost", "rank-late", "not-joined"})
     EXPECT_TRUE(only_ranks_were_lost({line(code)}, false)) << code;
   EXPECT_FALSE(only_ranks_were_lost({line("rank-lost"), line("failed")}, false));
+  const std::string woken =
+      R"({"code": "failed", "ranks": [3], "what": "x", "met_in": {"call": "all-reduce", "number": 4}})";
+  EXPECT_TRUE(only_ranks_were_lost({line("rank-late"), woken}, false)) << "it was stopped";
   EXPECT_TRUE(only_ranks_were_lost({line("nccl")}, true));
   EXPECT_FALSE(only_ranks_were_lost({line("no-memory")}, true));
   EXPECT_FALSE(only_ranks_were_lost({line("bad-input")}, true));

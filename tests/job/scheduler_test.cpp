@@ -227,6 +227,19 @@ TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
   }
 }
 
+TEST(Pbs, KeepsItsNodeFileWhenANodeIsLost) {  // pbs_tmrsh counts its lines
+  const test::TempFolder folder;
+  Environment environment = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", folder.write("nodes", "a\nb\nc\n")}};
+  const auto kept = environment["PBS_NODEFILE"];
+  Allocation left;
+  left.nodes = {{"a", 1, 1, 0}, {"c", 1, 2, 0}};
+  Fake fake;
+  const auto pbs = make_job(environment, fake.command());
+  pbs->keep_only(left, {"b"});
+  EXPECT_EQ(environment["PBS_NODEFILE"], kept);
+  EXPECT_EQ(base::read_text(environment["LOCKSTEP_NODEFILE"]), "a\nc\nc\n");
+}
+
 TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
   const test::TempFolder folder;
   Environment environment = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", folder.write("nodes", "a\n")}};
@@ -379,6 +392,9 @@ TEST_F(Launchers, OpenMpiGetsTheWordsOfItsVersion) {
                         "--hostfile nodes --mca plm_rsh_agent agent"));
   EXPECT_TRUE(test::has(four, "-x UCX_TLS"));
   EXPECT_FALSE(test::has(four, "CUDA_VISIBLE_DEVICES")) << "another node has its own";
+  environment_["LOCKSTEP_NODEFILE"] = "left";
+  EXPECT_TRUE(test::has(words(false, "mpirun (Open MPI) 4.1.4", 2), "--hostfile left "));
+  environment_.erase("LOCKSTEP_NODEFILE");
   own_cores_ = 9;  // of 8 that the job was given
   EXPECT_TRUE(test::has(words(false, "mpirun (Open MPI) 4.1.4", 2), "--map-by ppr:2:node --bind-to none "));
   own_cores_ = 8;

@@ -623,6 +623,8 @@ bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_los
       case Code::not_joined:
         return true;
       case Code::failed:
+        if (!fault->met_in.call.empty()) return true;  // by a stopped rank that the launcher woke to end it
+        [[fallthrough]];
       case Code::nccl:
       case Code::network:
         return nodes_lost;  // the first rank that notices a lost node may report these

@@ -83,7 +83,7 @@ struct Builder {
       return words;
     }
     const bool has_tm = knows_pbs();
-    if (!has_tm || start.relaunches > 0) add(words, {"--hostfile", value(environment, "PBS_NODEFILE")});
+    if (!has_tm || start.relaunches > 0) add(words, {"--hostfile", node_file()});
     if (!has_tm && layout.nodes > 1) {
       add(words, {is_5 ? "--prtemca" : "--mca", is_5 ? "plm_ssh_agent" : "plm_rsh_agent", start.agent});
       pass_environment(words);
@@ -96,7 +96,7 @@ struct Builder {
     Words words = {command, "-n", format("{}", layout.ranks)};
     if (layout.ranks_per_node > 0) add(words, {"-ppn", format("{}", layout.ranks_per_node)});
     if (start.job.is_slurm()) return words;
-    add(words, {"-f", value(environment, "PBS_NODEFILE")});
+    add(words, {"-f", node_file()});
     // hydra seldom supports PBS, and would use ssh, which PBS does not control
     const bool is_chosen = std::ranges::any_of(environment, [](const auto& entry) {
       return !entry.second.empty() &&
@@ -118,8 +118,13 @@ struct Builder {
     Words words = {command, "-n", format("{}", layout.ranks)};
     if (per_node > 0) add(words, {"--ppn", format("{}", per_node)});
     add(words, {"--depth", format("{}", layout.cores_per_rank), "--cpu-bind", "depth"});
-    if (start.relaunches > 0 || per_node == 0) add(words, {"--hostfile", value(environment, "PBS_NODEFILE")});
+    if (start.relaunches > 0 || per_node == 0) add(words, {"--hostfile", node_file()});
     return words;
+  }
+
+  // PBS_NODEFILE stays as it is: tm and pbs_tmrsh number the nodes by their lines in it.
+  std::string node_file() const {
+    return value(environment, "LOCKSTEP_NODEFILE", value(environment, "PBS_NODEFILE"));
   }
 
   static void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }

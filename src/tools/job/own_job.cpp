@@ -390,7 +390,7 @@ class PbsJob : public OwnJob {
     nodes_ = std::make_unique<base::TemporaryFolder>();
     const auto file = nodes_->path() + "/nodes";
     base::replace_file(file, text);
-    environment_["PBS_NODEFILE"] = file;
+    environment_["LOCKSTEP_NODEFILE"] = file;
     return "";
   }
 
