@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
+#include "lockstep/checkpoint/tree.h"
 
 namespace lockstep::checkpoint {
 
@@ -106,6 +107,9 @@ class MappedFile {
 at::Tensor copy_of(std::span<const uint8_t> bytes);
 /// A view of a part of the map, which it keeps.
 at::Tensor view_of(const std::shared_ptr<base::FileMap>& map, std::span<const uint8_t> bytes);
+
+/// As read_safetensors(), but the tensors are views of the file, not always aligned, and keep it mapped.
+Tree map_safetensors(const MappedFile& file);
 
 /// How a file describes a tensor.
 struct TensorClaim {

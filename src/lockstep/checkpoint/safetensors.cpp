@@ -202,7 +202,7 @@ Tree read_safetensors(std::span<const uint8_t> file, const std::string& name, bo
   return reader.read(checkpoint::copy_of);
 }
 
-Tree map_safetensors(const MappedFile& file) {
+Tree checkpoint::map_safetensors(const MappedFile& file) {
   Reader reader(file.bytes(), file.path());
   reader.check_checksum();
   return reader.read([&](std::span<const uint8_t> bytes) { return checkpoint::view_of(file.map(), bytes); });

@@ -12,10 +12,6 @@
 
 namespace lockstep {
 
-namespace checkpoint {
-class MappedFile;
-}
-
 /// Writes {"name": tensor, ...} atomically, with a checksum over the whole file in the metadata. `mode`: the
 /// file's permission bits.
 void write_safetensors(const std::string& path, const Tree& tensors,
@@ -26,9 +22,6 @@ Tree read_safetensors(const std::string& path);
 
 /// The same from memory. Errors call the file `name`; `has_checksum`: whether it has lockstep's checksum.
 Tree read_safetensors(std::span<const uint8_t> file, const std::string& name, bool& has_checksum);
-
-/// The same, but the tensors are views of the file, not always aligned, and keep it mapped.
-Tree map_safetensors(const checkpoint::MappedFile& file);
 
 /// Whether the first bytes are those of a safetensors file.
 bool is_safetensors(std::span<const uint8_t> file);

@@ -12,7 +12,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
-#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/zip.h"
 
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
@@ -157,7 +156,7 @@ void ArrayRows::read_safetensors() {
       {at::kBool, 'b'},   {at::kByte, 'u'}, {at::kUInt16, 'u'}, {at::kUInt32, 'u'},
       {at::kUInt64, 'u'}, {at::kChar, 'i'}, {at::kShort, 'i'},  {at::kInt, 'i'},
       {at::kLong, 'i'},   {at::kHalf, 'f'}, {at::kFloat, 'f'},  {at::kDouble, 'f'}};
-  for (const auto& [key, value] : items(map_safetensors(file_))) {
+  for (const auto& [key, value] : items(checkpoint::map_safetensors(file_))) {
     const auto tensor = value.toTensor();
     const auto* const known =
         std::ranges::find(kKinds, tensor.scalar_type(), [](auto& kind) { return kind.first; });

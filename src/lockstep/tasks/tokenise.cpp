@@ -229,7 +229,7 @@ TokenFile read_tokens(const std::string& path, Arena& arena,
   constexpr const char* kPackAgain = "make it again: lockstep data pack CONFIG.yaml --out FILE";
   try {
     const checkpoint::MappedFile file(path, "the packed texts", kPackAgain);
-    const auto tree = map_safetensors(file);
+    const auto tree = checkpoint::map_safetensors(file);
     const auto tensor = [&](const char* name) { return as_tensor(get(tree, name), name); };
     const auto text = tensor("about");
     const auto about = base::parse_json({static_cast<const char*>(text.const_data_ptr()), text.nbytes()});
