@@ -36,12 +36,6 @@ template <class Operation>
 int64_t wrapping(int64_t a, int64_t b) {
   return static_cast<int64_t>(Operation()(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
 }
-int64_t wrapping_minus(int64_t a, int64_t b) {
-  return wrapping<std::minus<>>(a, b);
-}
-int64_t wrapping_times(int64_t a, int64_t b) {
-  return wrapping<std::multiplies<>>(a, b);
-}
 
 void check_divisor(double divisor) {
   if (divisor == 0) throw Error("the exported graph divides by zero");
@@ -49,13 +43,13 @@ void check_divisor(double divisor) {
 
 int64_t floor_divide(int64_t a, int64_t b) {
   check_divisor(static_cast<double>(b));
-  if (b == -1) return wrapping_minus(0, a);
+  if (b == -1) return wrapping<std::minus<>>(0, a);
   const auto quotient = a / b;
   return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
 
 int64_t remainder(int64_t a, int64_t b) {
-  return wrapping_minus(a, wrapping_times(floor_divide(a, b), b));
+  return wrapping<std::minus<>>(a, wrapping<std::multiplies<>>(floor_divide(a, b), b));
 }
 
 // As Python's float: of the divisor's sign, and exact.
@@ -73,8 +67,8 @@ double real_floor_divide(double a, double b) {
 
 int64_t power(int64_t base, int64_t exponent) {
   int64_t result = 1;
-  for (; exponent > 0; exponent >>= 1, base = wrapping_times(base, base))
-    if (exponent & 1) result = wrapping_times(result, base);
+  for (; exponent > 0; exponent >>= 1, base = wrapping<std::multiplies<>>(base, base))
+    if (exponent & 1) result = wrapping<std::multiplies<>>(result, base);
   return result;
 }
 
@@ -115,7 +109,7 @@ IValue raise(Numbers v) {
   return std::pow(real_of(v[0]), real_of(v[1]));
 }
 IValue negate(Numbers v) {
-  return is_whole(v[0]) ? IValue(wrapping_minus(0, integer_of(v[0]))) : IValue(-real_of(v[0]));
+  return is_whole(v[0]) ? IValue(wrapping<std::minus<>>(0, integer_of(v[0]))) : IValue(-real_of(v[0]));
 }
 // Beyond the width of an integer nothing of it is left.
 IValue shift_left(Numbers v) {

@@ -171,14 +171,12 @@ void wait_for_all(Children& ranks, const HeldSignals& signals, const std::string
   }
 }
 
-// A mistyped number must not take the whole machine's memory.
+// A mistyped number must not take the whole machine's memory: an idle rank needs 64 MB.
 void check_memory(int ranks, const std::string& host) {
-  constexpr int64_t kRankMb = 64;  // an idle rank; its model, data and libraries come on top
-  const int64_t all = ::sysconf(_SC_PHYS_PAGES) / 1024 * ::sysconf(_SC_PAGESIZE) / 1024;
-  if (ranks * kRankMb > all)
-    throw InputError(
-        format("{} ranks do not fit into the {} GB of memory of this machine", ranks, all / 1024), host,
-        format("start at most {} ranks here, and use more nodes for more", all / kRankMb));
+  const auto most = ::sysconf(_SC_PHYS_PAGES) / 1024 * ::sysconf(_SC_PAGESIZE) / (64 << 10);
+  if (ranks > most)
+    throw InputError(format("{} ranks do not fit into the memory of this machine", ranks), host,
+                     format("start at most {} ranks here", most));
 }
 
 }  // namespace
