@@ -154,7 +154,7 @@ TEST(Tables, KnowAnOptionThatNoneOfThemReads) {
               letter.hint().ends_with("schedule own: options.rho"))
       << letter.hint();
   const auto place = error_of("task: {name: idx}\nmodel: {options: {hiden: 3}}");
-  EXPECT_TRUE(has(place.hint(), "did you mean model.hidden?") && place.hint().ends_with("model mlp: hidden"))
+  EXPECT_TRUE(has(place.hint(), "did you mean model.hidden?") && place.hint().ends_with(": hidden"))
       << place.hint();
   EXPECT_EQ(error_of("model: {name: simple_cnn, options: {depth: 3}}").hint(),
             "remove it: model simple_cnn reads no options");

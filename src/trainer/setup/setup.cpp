@@ -20,6 +20,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/data/resident_set.h"
+#include "lockstep/launch/process/runtime.h"
 #include "lockstep/tasks/collective/sets.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/keys.h"
