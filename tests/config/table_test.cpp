@@ -151,7 +151,7 @@ TEST(Tables, KnowAnOptionThatNoneOfThemReads) {
   EXPECT_TRUE(has(letter.what(), "unknown option schedule.options.roh")) << letter.what();
   EXPECT_EQ(letter.where(), "c.yaml:1:23");
   EXPECT_TRUE(has(letter.hint(), "did you mean schedule.options.rho?") &&
-              letter.hint().ends_with("schedule own: options.rho"))
+              letter.hint().ends_with(": options.rho"))
       << letter.hint();
   const auto place = error_of("task: {name: idx}\nmodel: {options: {hiden: 3}}");
   EXPECT_TRUE(has(place.hint(), "did you mean model.hidden?") && place.hint().ends_with(": hidden"))
