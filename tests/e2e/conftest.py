@@ -47,6 +47,7 @@ def pytest_addoption(parser):
     parser.addoption("--budget", type=float, metavar="SECONDS",
                      help="only as many tests, cheapest first, as have taken this long on each worker")
     parser.addoption("--seed", type=int, default=int(time.time()), help="the first run of a campaign of faults (default: the time)")
+    parser.addoption("--record", action="store_true", help="a campaign of faults adds a row to docs/track-record.jsonl")
     parser.addoption("--minutes", type=float, default=10, help="a campaign begins no more runs after this long (default 10)")
 
 

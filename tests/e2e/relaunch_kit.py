@@ -54,10 +54,10 @@ def ranks_on(lab, node, job):
     return sorted(processes_of(lab, f"{name}={job}", "lockstep", [node]))
 
 
-def break_run(lab, work, job, how, node, step, lasts=0.0):
+def break_run(lab, work, job, how, node, step, lasts=0.0, before=lambda: None):
     """Waits for that step, then breaks something: of that node its first or last rank, what carries them, all of it, or its
     network; or the disk of the run. It stops a rank (stop, pause), or those of all these nodes (suspend). A pause, a
-    suspension, an interruption and a disk that is full for a while last that many seconds."""
+    suspension, an interruption and a disk that is full for a while last that many seconds. It calls `before` when only that is left."""
     def logged():
         with contextlib.suppress(OSError, IndexError, ValueError):
             return max(logged_steps(runs(work)[0]))
@@ -69,6 +69,7 @@ def break_run(lab, work, job, how, node, step, lasts=0.0):
         return [pid for each in (node if how == "suspend" else [node]) for pid in ranks_on(lab, each, job)]
     if how in (*PLACES, *STOPS):
         wait_for(lambda: len(ranks()) > 1, LIMIT, f"the ranks on {node}")
+    before()
     if how in PLACES:
         os.kill(ranks()[PLACES[how]], signal.SIGKILL)
     elif how in STOPS:

@@ -1,5 +1,5 @@
 """Campaigns of faults: ranks, nodes, networks and disks fail at random moments, over Slurm and over the stand-in for PBS. Every
-run has to end with the bits of one that was never broken. Each campaign adds a row to docs/track-record.md.
+run has to end with the bits of one that was never broken. With --record, each campaign adds a row to docs/track-record.jsonl.
 
     python3 -m pytest -m full tests/e2e/test_relaunch_campaign.py -k slurm --seed N --minutes 0    repeats the run of seed N
 """
@@ -32,6 +32,7 @@ STEPS = 400
 TIMEOUT = 10  # seconds that a collective may take
 REST = 100  # steps that have no fault: it would come after the end
 DISK = 1 << 25  # bytes
+SECONDS = 60  # from a fault to the next step: the limit of the median, on a machine that is busy
 WORDS = (*sets(STEPS), "--set", f"launch.timeout={TIMEOUT}s", "--set", "data.batch_size=2")
 LASTING = {"pause": (0.6, 3), "suspend": (TIMEOUT + 1, TIMEOUT + 3), "interrupt": (0.4, 2), "full for a while": (0.2, 1)}  # seconds
 LOSES_NODE = {"node", "cut"}
@@ -39,6 +40,8 @@ RESTARTS = {*PLACES, *LOSES_NODE, "stop"}
 FAULTS = {"rank killed": list(PLACES), "rank stopped": ["stop"], "rank paused": ["pause"], "job suspended": ["suspend"],
           "node killed": ["node"], "node cut off": ["cut"], "network interrupted": ["interrupt"],
           "disk full for a while": ["full for a while"], "disk full to the end": ["full to the end"]}
+
+COMMIT_OF_TESTS = "git diff --quiet HEAD -- tests job_scripts || dirty=-dirty; echo $(git rev-parse --short=12 HEAD || echo unknown)$dirty"
 
 
 def slurm_job(lab, work, environment):  # noqa: F811
@@ -50,6 +53,12 @@ def pbs_job(lab, work, environment):  # noqa: F811
     variables = {**environment, "CONFIG": "quick.yaml", "SET": " ".join(WORDS[1::2])}
     job = submitted(lab, work, variables, "-k", "oed", "-l", "select=3:ncpus=1:mpiprocs=1", "-l", "place=scatter", script=DDP_PBS)
     return job, lambda: ended(lab, job, LIMIT) == 0, lambda: pbs_log(work, job)
+
+
+def relaunches(log):
+    """Of each, whether it lost no node, the number of its nodes, and the step of its checkpoint."""
+    return [(bool(same), int(nodes), int(step or 0)) for same, nodes, step in re.findall(
+        r"; continuing with (the same )?(\d+) nodes? (?:after step (\d+)|from the first step) \(relaunch ", log)]
 
 
 def plan(seed):
@@ -74,7 +83,7 @@ class Campaign:
         self.scheduler, self.submit, self.folder, self.lockstep = scheduler, submit, folder, lockstep
         self.environment, self.reference = {**environment, "LOCKSTEP_MAX_RELAUNCHES": "20"}, reference
         self.faults, self.survived, self.seconds = collections.Counter(), collections.Counter(), collections.defaultdict(list)
-        self.runs, self.failures, self.lab = 0, [], None
+        self.runs, self.failures, self.lab, self.begun_with = 0, [], None, self.versions()
 
     def run(self, seed):
         """A run with the faults of this seed; what goes wrong is in `failures`, and its folder stays."""
@@ -85,31 +94,44 @@ class Campaign:
         (work / "runs").symlink_to(self.folder / f"disk/{seed}")
         try:
             self.break_and_compare(work, plan(seed), injected)
-            shutil.rmtree(work.parent)
         except (Exception, pytest.fail.Exception) as error:
+            self.count(injected, injected[:-1])
             what = f"{type(error).__name__}: {error}".splitlines()[0]
-            (work / "error.txt").write_text(traceback.format_exc())
             self.failures.append({"seed": seed, "fault": injected[-1] if injected else "none", "what": what, "fixed": ""})
-            shutil.copytree(self.folder / f"disk/{seed}", work.parent / "run", ignore=shutil.ignore_patterns("more"))
-            self.lab.stop()
+            (work / "error.txt").write_text(traceback.format_exc())
+            self.lab.stop()  # nothing writes to the run any more
             self.lab = None
+            shutil.copytree(self.folder / f"disk/{seed}", work.parent / "run", ignore=shutil.ignore_patterns("more"))
+        else:
+            self.count(injected, injected)
+            shutil.rmtree(work.parent)
+        shutil.rmtree(self.folder / f"disk/{seed}")
+
+    def count(self, injected, survived):
         self.runs += 1
         self.faults.update(injected)
-        self.survived.update(injected[:-1] if self.failures and self.failures[-1]["seed"] == seed else injected)
-        shutil.rmtree(self.folder / f"disk/{seed}")
+        self.survived.update(survived)
 
     def break_and_compare(self, work, faults, injected):
         job, succeeds, log = self.submit(self.lab, work, self.environment)
-        step = 0
+        step, nodes, expected = 0, 3, []
+
+        def check_relaunches():
+            found = relaunches(log())
+            assert [each[:2] for each in found] == [each[:2] for each in expected], f"relaunches (same nodes?, nodes): {found}"
+            # the newest checkpoint may still be written, or have failed on a full disk
+            assert all(at - saved <= 2 * EVERY for (*_, saved), (*_, at) in zip(found, expected)), f"too many steps repeated: {found}"
         for name, how, node, gap, lasts in faults:
             if step + gap > STEPS - REST:
                 break
-            injected.append(name)
-            broken = break_run(self.lab, work, job, how, node, step + gap, lasts)
+            broken = break_run(self.lab, work, job, how, node, step + gap, lasts, lambda: (check_relaunches(), injected.append(name)))
             step = broken.step
             if how in RESTARTS:
+                nodes -= how in LOSES_NODE
+                expected.append((how not in LOSES_NODE, nodes, step))
                 self.seconds[name].append(broken.seconds_to_next_step())
         good = succeeds()
+        check_relaunches()
         for _, how, node, *_ in faults[:len(injected)]:
             if how in LOSES_NODE:
                 repair(self.lab, node, how)
@@ -125,18 +147,28 @@ class Campaign:
         assert steps == (sorted({*steps}) if full else list(range(1, STEPS + 1))), "the metrics lack steps, or have some twice"
         assert same_bits(self.lockstep, broken.run, self.reference, *WORDS), "the parameters differ"
 
-    def row(self, seed):
+    def versions(self):
+        """Of the program and of the tests, and when the program was built."""
         told = run_process([self.lockstep, "--version"], check=True).stdout
-        version, commit, dirty = re.search(r"^lockstep +(\S+)\ncommit +(\w{8})\w*(\S*)", told).groups()
-        return {"date": f"{datetime.date.today()}", "version": version, "commit": commit + dirty, "scheduler": self.scheduler,
+        tests = run_process(["sh", "-c", COMMIT_OF_TESTS], cwd=SOURCE, check=True).stdout.strip()
+        return (*re.search(r"^lockstep +(\S+)\ncommit +(\S+)", told).groups(), tests, self.lockstep.stat().st_mtime)
+
+    def is_unchanged(self):
+        return self.versions() == self.begun_with
+
+    def row(self, seed):
+        assert self.is_unchanged(), "the program or the tests changed during the campaign: it is not recorded"
+        version, commit, tests, _ = self.begun_with
+        return {"date": f"{datetime.date.today()}", "version": version, "commit": commit, "tests": tests, "scheduler": self.scheduler,
                 "seed": seed, "runs": self.runs, "faults": {name: [self.faults[name], self.survived[name]] for name in FAULTS},
                 "seconds": {name: round(statistics.median(times), 1) for name, times in self.seconds.items()},
                 "failures": self.failures}
 
 
-def add_row(row, capsys):
-    with RECORD.open("a") as record:
-        record.write(json.dumps(row) + "\n")
+def add_row(row, is_recorded, capsys):
+    if is_recorded:
+        with RECORD.open("a") as record:
+            record.write(json.dumps(row) + "\n")
     with capsys.disabled():
         print(f"\n{json.dumps(row)}")
 
@@ -152,8 +184,9 @@ def test_every_broken_run_ends_with_the_bits_of_an_unbroken_one(scheduler, submi
     reference(4, "gloo", *WORDS)
     with small_disk(tmp_path / "disk", DISK), contextlib.ExitStack() as stack:
         campaign = Campaign(scheduler, submit, tmp_path, lockstep, environment, reference)
-        stack.callback(lambda: add_row(campaign.row(seed), capsys) if campaign.runs else None)
+        stack.callback(lambda: add_row(campaign.row(seed), request.config.getoption("--record"), capsys) if campaign.runs else None)
         stack.callback(lambda: campaign.lab.stop() if campaign.lab else None)
-        while campaign.runs == 0 or time.monotonic() < end:
+        while campaign.runs == 0 or time.monotonic() < end and campaign.is_unchanged():
             campaign.run(seed + campaign.runs)
     assert not campaign.failures
+    assert all(statistics.median(times) <= SECONDS for times in campaign.seconds.values()), campaign.seconds
