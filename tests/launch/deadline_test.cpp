@@ -62,6 +62,7 @@ TEST(Deadline, ReadsEachSource) {
   EXPECT_EQ(launch::parse_epoch("1767225600"), launch::Time(1767225600s));
   EXPECT_EQ(launch::time_in("2026-01-01T10:30:00"), local_time(2026, 1, 1, 10, 30));
   EXPECT_EQ(launch::parse_qstat(kQstat), local_time(2026, 1, 1, 11, 30));
+  EXPECT_EQ(launch::job_deadline(kSlurmJob, env("SLURM_JOB_END_TIME=1767225600")), launch::Time(1767225600s));
 }
 
 TEST(SecondsIn, ReadsTheTimesOfSchedulers) {
