@@ -6,7 +6,7 @@ import torch.distributed as dist
 from models import SimpleCNN
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import BatchSampler, DistributedSampler
+from torch.utils.data import DistributedSampler
 from torchvision import datasets
 
 
@@ -30,15 +30,20 @@ def main():
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
-    steps = record.Record(options)
-    for batch in steps.batches(BatchSampler(sampler, 128, drop_last=False), sampler):
-        x, y = images[batch].to(memory_format=layout), labels[batch]
-        optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
-            loss = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-        steps.add(loss.item(), len(batch))
+    steps, epoch = record.Record(options), 0
+    while not steps.done:
+        sampler.set_epoch(epoch)
+        for batch in torch.tensor(list(sampler)).split(128):
+            x, y = images[batch].to(memory_format=layout), labels[batch]
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
+                loss = criterion(model(x), y)
+            loss.backward()
+            optimizer.step()
+            steps.add(loss.item(), len(batch))
+            if steps.done:
+                break
+        epoch += 1
     dist.destroy_process_group()
 
 
