@@ -98,6 +98,7 @@ def test_what_is_no_run_is_said_and_passed_over(place, lockstep, run, tmp_path):
 
 @pytest.mark.full
 def test_the_recipe_of_the_docs_imports_runs_into_mlflow_and_weights_and_biases(place, run, monkeypatch, tmp_path):
+    """No lock file has these packages: pip install --target DIR mlflow-skinny wandb; PYTHONPATH=DIR scripts/test FILE::TEST"""
     mlflow = pytest.importorskip("mlflow", reason="needs pip install mlflow-skinny")
     pytest.importorskip("wandb", reason="needs pip install wandb")
     (block,) = (block for block in blocks("python") if "mlflow" in block.text)
