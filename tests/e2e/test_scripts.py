@@ -29,7 +29,7 @@ def test_on_a_login_node_it_prints_the_command_that_brings_the_settings_to_a_job
     fake(tmp_path, "qsub", "")
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     words = ["--set", "optim.betas=[0.8, 0.9]", "--set", "run.name=it's \"mine\""]
-    said = run(SOURCE / "scripts/run", "configs/pima.yaml", *words, cwd=tmp_path, env=path, timeout=LONG_PATIENCE, check=True).stderr
+    said = run(SOURCE / "scripts/run", "configs/pima.yaml", *words, "--resume", "auto", cwd=tmp_path, env=path, timeout=LONG_PATIENCE, check=True).stderr
     line = said.split("a batch job:")[1].splitlines()[0]
     script = run("bash", "-ec", f"{line} --dry-run", cwd=tmp_path, env=path, check=True).stdout
     assert "#PBS" in script and re.search(r"job train configs/pima.yaml .*optim.betas=\[0.8, 0.9\].*run.name=it.?'s \"mine\"", script)
