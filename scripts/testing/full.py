@@ -76,14 +76,6 @@ def try_python(run, version, torch):
         run.run(f"program tests of {name}", program.run, name, "tests/e2e/test_python_backend.py", build=folder, env=env)
 
 
-def build_with_clang(run):
-    clang = shutil.which("clang++") or shutil.which("clang++-14")
-    if clang:
-        run.run("build with clang", other_build, "release", "clang", f"-DCMAKE_CXX_COMPILER={clang}", "-DLOCKSTEP_TESTS=OFF")
-    else:
-        run.skip("clang++ is not installed")
-
-
 def with_types(source, name):
     """The headers and the library of an installed build of that source with debug information, or None."""
     prefix, without = ROOT / f"build/{name}/prefix", [f"-DLOCKSTEP_{part}=OFF" for part in ("TESTS", "COURSE", "CUDA")]
@@ -114,7 +106,8 @@ def keeps_abi(tag):
 
 
 def run(run):
-    build_with_clang(run)
+    clang = "clang++" if shutil.which("clang++") else "clang++-14"
+    run.run_where(clang, "build with clang", other_build, "release", "clang", f"-DCMAKE_CXX_COMPILER={clang}", "-DLOCKSTEP_TESTS=OFF")
     if tags := changes.git("tag", "--list", "v*", "--merged", "HEAD", "--sort=-version:refname"):
         run.run_where("abidiff", f"ABI of {tags[0]}", keeps_abi, tags[0])
     else:
@@ -125,10 +118,6 @@ def run(run):
         try_libtorch(run, version)
     for version, torch in PYTHONS.items():
         try_python(run, version, torch)
-    mpich = shutil.which("mpirun.mpich")
-    if mpich:
-        env = {**os.environ, "TEST_MPIEXEC": mpich}
-        run.run("program tests under MPICH", program.run, "mpich", env=env, marks="mpi")
-    else:
-        run.skip("mpirun.mpich is not installed")
+    env = {**os.environ, "TEST_MPIEXEC": shutil.which("mpirun.mpich") or ""}
+    run.run_where("mpirun.mpich", "program tests under MPICH", lambda: program.run("mpich", env=env, marks="mpi"))
     try_build(run, "asan", "asan", ["-DLOCKSTEP_CUDA=OFF"], about(WORTH_SANITIZING, NOT_SANITIZED), SANITIZED)
