@@ -242,6 +242,7 @@ TEST_F(ImageFile, ThatIsCutOffIsFoundWithoutReadingItWhole) {
   EXPECT_EQ(said(cut("jpeg-0.jpg", 700)), "the JPEG is cut off");
   EXPECT_EQ(said(cut("png-rgb.png", 3000)), "the PNG is cut off");
   EXPECT_EQ(said(cut("png-rgb.png", 0), true), "the file is empty");
+  EXPECT_THROW(data::is_png(folder_ / "missing.png"), InputError);
   auto content = base::read_text(folder_ / "png-rgb.png");  // lockstep_fuzz damages others
   content[content.size() / 2] ^= 1;
   EXPECT_EQ(said(folder_.write("flipped.png", content)).substr(0, 18), "the PNG is damaged");

@@ -58,7 +58,7 @@ def test_ppo_learns(train, tmp_path):
 
 
 def test_a_run_ends_when_it_is_solved(train, tmp_path):
-    run = train(tmp_path, 2, *sets(task__options__solved=12))
+    run = train(tmp_path, 2, *sets(task__options__solved=12, task__options__method="policy_gradient", task__options__passes=1))
     assert status(run)["state"] == "done" and status(run)["reason"] == "solved"
     assert epochs_of(run)[-1]["recent_reward"] >= 12 and len(epochs_of(run)) < 6
     before = newest(run)

@@ -20,15 +20,16 @@ train: {epochs: 2, eval_every: 1}
 
 def write_flowers(path, header):
     draw = random.Random(1)
-    rows = [(("rose", "tulip")[i % 2], *(f"{draw.gauss(i % 2, 0.2):.3f}" for _ in range(3))) for i in range(80)]
+    rows = [(("rose", "tulip")[i % 2], *(f"{draw.gauss(i % 2, 0.2):.3f}" for _ in range(2)), f"{i}") for i in range(80)]
     path.write_text("".join(",".join(row) + "\n" for row in (header, *rows)))
 
 
 def test_the_column_called_label_is_the_label_and_stays_it(lockstep, run, mpirun, tmp_path):
     (tmp_path / "own.yaml").write_text(CONFIG)
     write_flowers(tmp_path / "t.csv", ("Label", "a", "b", "c"))
-    said = run(lockstep, "train", "own.yaml", *sets(train__max_steps=4), cwd=tmp_path, check=True).stderr
+    said = run(lockstep, "train", "own.yaml", *sets(train__max_steps=4, data__resident=True), cwd=tmp_path, check=True).stderr
     assert "label: Label (column 0)" in said and "train: 64 samples; class rose: 32" in said, said
+    assert "like an id: c " in said and "the training set is resident on cpu" in said, said
     assert re.search("^  label: Label$", (tmp_path / "runs/own/config.yaml").read_text(), re.M)
     # a new run would take the last column now; this one knows its own
     write_flowers(tmp_path / "t.csv", ("Label", "a", "b", "class"))

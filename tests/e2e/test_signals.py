@@ -84,6 +84,12 @@ def test_a_warning_before_the_first_step_is_not_lost(lockstep, start, tmp_path):
     assert "SIGUSR1" in status(tmp_path / "runs/pima")["reason"]
 
 
+def test_a_removed_folder_ends_the_run(job, tmp_path):
+    process = job(world=1)
+    (tmp_path / "runs/pima").rename(tmp_path / "elsewhere")
+    assert process.wait(PATIENCE) == 1 and "was removed while it trained" in process.stderr.read()
+
+
 def test_a_peer_that_dies_is_named_once(job, mpi, tmp_path):
     process = job(env=PATIENT, world=3)
     victim = ranks_of(process)[1]
