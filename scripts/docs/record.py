@@ -14,11 +14,12 @@ KEYS = ("date", "version", "commit", "tests", "scheduler", "seed", "runs")
 PAGE = """# Track record
 
 `python3 scripts/docs` generates this page from `docs/track-record.jsonl`. `scripts/test --full` adds two campaigns to that file. A campaign breaks training runs at random
-moments. Each run has four ranks on three nodes, under real Slurm or simulated PBS, and a checkpoint every 20 steps. The nodes are network namespaces of one machine, which is
-often busy with other work. A run has up to six faults, at least 21 steps apart. It survives a fault if the job does what
-the table promises ([elastic.md](how-to/elastic.md), [cluster.md](how-to/cluster.md#a-node-dies), [run-folder.md](reference/run-folder.md#exact-resume)), ends with exactly the parameters of an uninterrupted run, and logs each step once (while the disk is full, steps may be
-missing). A fault that restarts ranks may cause one relaunch, of at most 40 repeated steps; others none. If a run fails for any reason, its last fault counts as not survived.
-The seed chooses the faults of a campaign's first run; each further run adds 1 to it. To repeat a run, check out the commit of its tests:
+moments. Each run has four ranks on three nodes, under real Slurm or simulated PBS, and a checkpoint every 20 steps. The nodes are network namespaces of one machine, which
+is often busy with other work. A run has up to six faults, at least 21 steps apart. It survives a fault if the job does what the table promises
+([elastic.md](how-to/elastic.md), [cluster.md](how-to/cluster.md#a-node-dies), [run-folder.md](reference/run-folder.md#exact-resume)), ends with exactly the parameters of
+an uninterrupted run, and logs each step once (while the disk is full, steps may be missing). A fault that restarts ranks may cause one relaunch, of at most 40 repeated
+steps; others none. If a run fails for any reason, its last fault counts as not survived. The seed chooses the faults of a campaign's first run; each further run adds 1 to
+it. To repeat a run, check out the commit of its tests:
 
 ```sh
 .deps/python/bin/python3 -m pytest -m full tests/e2e/test_relaunch_campaign.py -k slurm --seed 1000 --minutes 0
