@@ -52,8 +52,8 @@ def test_spacks_recipe_has_what_bootstrap_would_bring():
 @pytest.mark.parametrize("cuda", [False, True], ids=["cpu", "cuda"])
 def test_easybuilds_recipe_has_what_bootstrap_would_bring(cuda):
     suffix = "-CUDA-12.9.1" if cuda else ""
-    file = SOURCE / f"packaging/easybuild/lockstep-0.1.0-foss-2025b{suffix}.eb"
-    told = {"SOURCE_TAR_GZ": "lockstep-0.1.0.tar.gz", "SYSTEM": "system"}
+    file = SOURCE / f"packaging/easybuild/lockstep-0.2.0-foss-2025b{suffix}.eb"
+    told = {"SOURCE_TAR_GZ": "lockstep-0.2.0.tar.gz", "SYSTEM": "system"}
     exec(compile(file.read_text(), file, "exec"), told)
     names = {words[0].lower() for words in told["dependencies"]}
     assert {OTHER_NAMES.get(name, name) if name == "nlohmann-json" else name for name in libraries()} <= names
@@ -86,7 +86,7 @@ def packed(folder, names, mask):
         (folder / "tree" / name).chmod((0o777 if name == "launcher" else 0o666) & ~mask)
     os.umask(before)
     tree = types.SimpleNamespace(root=folder / "tree", archives={pathlib.Path("/x/libhwloc.a"), pathlib.Path("/x/libyaml-cpp.a")},
-                                 version=lambda: "0.1.0", torch=lambda: "2.15.0", torch_is_main=lambda: True, entry_points=b"[x]\n")
+                                 version=lambda: "0.2.0", torch=lambda: "2.15.0", torch_is_main=lambda: True, entry_points=b"[x]\n")
     return wheel.pack(tree, SOURCE, folder, (2026, 1, 2, 3, 4, 6))
 
 
@@ -96,16 +96,16 @@ def test_a_wheels_bytes_depend_on_its_contents_alone_which_its_sbom_names(monkey
     names = ["lib/liblockstep.so", "launcher", "share/man/man1/lockstep.1", "share/lockstep/LICENSE"]
     first, second = packed(tmp_path / "a", names, 0o022), packed(tmp_path / "b", reversed(names), 0o077)
     assert first.read_bytes() == second.read_bytes()
-    archive, name = zipfile.ZipFile(first), "lockstep_ddp-0.1.0.dist-info/sboms/lockstep-ddp.cdx.json"  # PEP 770
-    assert [name.replace("lockstep_ddp-0.1.0.data", "own") for name in archive.namelist()[:4]] == [
+    archive, name = zipfile.ZipFile(first), "lockstep_ddp-0.2.0.dist-info/sboms/lockstep-ddp.cdx.json"  # PEP 770
+    assert [name.replace("lockstep_ddp-0.2.0.data", "own") for name in archive.namelist()[:4]] == [
         "own/scripts/lockstep", "lockstep_ddp/lib/liblockstep.so", "lockstep_ddp/share/lockstep/LICENSE", "own/data/share/man/man1/lockstep.1"]
-    assert f"{name},{wheel.digest_of(archive.read(name))}," in archive.read("lockstep_ddp-0.1.0.dist-info/RECORD").decode()
+    assert f"{name},{wheel.digest_of(archive.read(name))}," in archive.read("lockstep_ddp-0.2.0.dist-info/RECORD").decode()
     sbom = json.loads(archive.read(name))
     debian = {f"pkg:deb/debian/{package}@1.2%2Bb1?arch=amd64&distro=debian-12"
               for package in ("libhwloc-dev", "nlohmann-json3-dev", "libstdc%2B%2B-12-dev", "libc6-dev")}
     assert {part["purl"].partition("?download")[0] for part in sbom["components"]} == debian | {
         "pkg:pypi/torch@2.15.0", f"pkg:generic/yaml-cpp@{yaml_cpp.VERSION}", "pkg:deb/ubuntu/libc6-dev@2.27-3ubuntu1.6?arch=amd64&distro=ubuntu-18.04"}
-    assert sbom["dependencies"] == [{"ref": "pkg:pypi/lockstep-ddp@0.1.0", "dependsOn": [part["bom-ref"] for part in sbom["components"]]}]
+    assert sbom["dependencies"] == [{"ref": "pkg:pypi/lockstep-ddp@0.2.0", "dependsOn": [part["bom-ref"] for part in sbom["components"]]}]
 
 
 # --- Apptainer ---------------------------------------------------------------------------------------------------------
