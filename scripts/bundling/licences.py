@@ -10,7 +10,7 @@ from . import baseline, yaml_cpp
 from .errors import PackagingError, output
 
 # headers and start-up files that are compiled in without a library of their own
-COMPILED_IN = ("nlohmann-json3-dev", "libstdc++-12-dev", "libc6-dev")
+COMPILED_IN = ("nlohmann-json3-dev", "libstdc++-12-dev", "libgcc-12-dev", "libc6-dev")
 
 
 def debian(package, to):

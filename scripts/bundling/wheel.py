@@ -23,7 +23,7 @@ METADATA = """Metadata-Version: 2.1
 Name: lockstep-ddp
 Version: {version}
 Summary: PyTorch's DistributedDataParallel for C++: trains on one machine or a cluster, with Python's results, without Python
-License: {licence}
+License: Apache-2.0
 Requires-Python: >={python}
 Requires-Dist: torch=={torch}.*
 Provides-Extra: mpi
@@ -150,7 +150,7 @@ def entries(wheel, root):
             where = f"{about}.data/data/{name}"
         yield where, path.read_bytes(), bool(path.stat().st_mode & 0o100)
     yield f"{about}.dist-info/METADATA", METADATA.format(
-        version=wheel.version(), python="3.11" if wheel.torch_is_main() else "3.10", torch=minor(wheel.torch()), licence=(root / "LICENSE").read_text().split("\n")[0],
+        version=wheel.version(), python="3.11" if wheel.torch_is_main() else "3.10", torch=minor(wheel.torch()),
         about=(root / "packaging/wheel/README.md").read_text()).encode(), False
     yield f"{about}.dist-info/sboms/lockstep-ddp.cdx.json", licences.sbom(wheel), False
     yield f"{about}.dist-info/entry_points.txt", wheel.entry_points, False

@@ -14,16 +14,14 @@ from steps import build, succeeds
 
 # What another libtorch may change beside the unit tests: the bits, next to the Python of the same version, and files.
 OF_BITS = ("parity", "train_bits", "resume", "checkpoint", "bert", "before", "predict", "every_command", "exported",
-           "python_backend")
-OF_GPUS = ("gpu_lab", "gpu_lab_modes", "gpu_lab_step")  # skipped by name in a build without the CUDA plug-in
+           "python_backend", "gpu_lab", "gpu_lab_modes", "gpu_lab_step")
 OTHERS = ("2.7.1", "2.11.0")  # the oldest, and the last main one; the newest is what everything else runs with
 # Other Pythons for the backend of Python: two have a torch of their own (pairs.txt), the others the main one.
 PYTHONS = {"3.10": "2.9.1", "3.12": "2.13.0", "3.13": None, "3.14": None}
 IMPORTED = ("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "sympy", "typing_extensions.py")  # by any torch
-# The modules that read what others wrote, or share memory; unit tests and fuzzers go through the others' parsers.
+# The modules that read what others wrote, or share memory. Not: 20 ranks, which want 6 GB, and a stranger's own project.
 WORTH_SANITIZING = ("base", "checkpoint", "comm", "comm/rendezvous", "comm/mpi", "comm/shm", "comm/watch", "config", "data",
                     "every command", "exported", "kernels", "launch", "models", "optim", "parallel", "report", "run_folder", "tasks", "text", "zero")
-NOT_SANITIZED = ("scale", "consumer")  # 20 sanitized ranks want 6 GB, and a stranger's project has no sanitizer
 # Leaks are MPI's and libtorch's; gcc's sanitizer must not object to being loaded by a plug-in's host; SIGBUS is left to the
 # system, as tests of it want; and what a test preloads may stand before the sanitizer.
 SANITIZED = {"ASAN_OPTIONS": "detect_leaks=0:detect_odr_violation=0:handle_sigbus=0:verify_asan_link_order=0",
@@ -53,7 +51,7 @@ def try_libtorch(run, version):
     where, env = ([f"-DLIBTORCH_ROOT={wheels}/torch"], {"PYTHONPATH": str(wheels)}) if wheels.exists() else ([], {})
     cuda = "OFF" if wheels.exists() and not (wheels / "nvidia/cu13").exists() else "AUTO"  # pretended GPUs are CUDA 13's
     try_build(run, f"libtorch-{version}", "release", [*where, f"-DLOCKSTEP_CUDA={cuda}"],
-              [f"tests/e2e/test_{name}.py" for name in (*OF_BITS, *OF_GPUS)], env)
+              [f"tests/e2e/test_{name}.py" for name in OF_BITS], env)
 
 
 def try_python(run, version, torch):
@@ -120,4 +118,4 @@ def run(run):
         try_python(run, version, torch)
     env = {**os.environ, "TEST_MPIEXEC": shutil.which("mpirun.mpich") or ""}
     run.run_where("mpirun.mpich", "program tests under MPICH", lambda: program.run("mpich", env=env, marks="mpi"))
-    try_build(run, "asan", "asan", ["-DLOCKSTEP_CUDA=OFF"], about(WORTH_SANITIZING, NOT_SANITIZED), SANITIZED)
+    try_build(run, "asan", "asan", ["-DLOCKSTEP_CUDA=OFF"], about(WORTH_SANITIZING, ["scale", "consumer"]), SANITIZED)

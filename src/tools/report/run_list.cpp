@@ -346,12 +346,13 @@ std::string run_csv(const RunList& list) {
                                     {"seconds", run.status->seconds}};
     for (const auto& name : metrics) {
       const auto summary = metric_summary(run, name);
-      cells.update({{name, number_json(summary.last)}, {"best " + name, number_json(summary.best)}});
+      cells.emplace(name, number_json(summary.last));
+      cells.emplace("best " + name, number_json(summary.best));
     }
-    for (const auto& key : list.differs) cells[key] = setting(run, key);
+    for (const auto& key : list.differs) cells.emplace(key, setting(run, key));
     head.clear();
     for (const auto& [name, cell] : cells.items()) {
-      head += (head.empty() ? "" : ",") + name;
+      head += (head.empty() ? "" : ",") + csv_cell(name);
       rows += (name == "name" ? "" : ",") + csv_cell(cell);
     }
     rows += "\n";
