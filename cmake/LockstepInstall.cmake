@@ -57,7 +57,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTAL
 get_property(public_headers GLOBAL PROPERTY lockstep_public_headers)
 foreach(header lockstep.h ${public_headers})
   get_filename_component(folder ${header} DIRECTORY)
-  install(FILES src/lockstep/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${folder})
+  install(FILES src/lockstep/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${folder} COMPONENT Headers)
 endforeach()
 
 # The modulefiles, which know where they were installed and what was loaded when this was built.

@@ -75,11 +75,11 @@ def try_python(run, version, torch):
 
 
 def with_types(source, name):
-    """The headers and the library of an installed build of that source with debug information, or None."""
-    prefix, without = ROOT / f"build/{name}/prefix", [f"-DLOCKSTEP_{part}=OFF" for part in ("TESTS", "COURSE", "CUDA")]
-    if (other_build("release", name, *without, "-DCMAKE_INSTALL_LIBDIR=lib", "-DCMAKE_CXX_FLAGS=-g", source=source) and
-            succeeds("cmake", "--install", ROOT / "build" / name, "--prefix", prefix, stdout=sys.stderr)):
-        return prefix / "include", prefix / "lib" / os.readlink(prefix / "lib/liblockstep.so")
+    """The installed headers and the library of that source, built with debug information, or None."""
+    folder, without = ROOT / "build" / name, [f"-DLOCKSTEP_{part}=OFF" for part in ("TESTS", "COURSE", "CUDA")]
+    if (other_build("release", name, *without, "-DCMAKE_CXX_FLAGS=-g", source=source, targets=["lockstep"]) and
+            succeeds("cmake", "--install", folder, "--prefix", folder / "prefix", "--component", "Headers", stdout=sys.stderr)):
+        return folder / "prefix/include", folder / "lib" / os.readlink(folder / "lib/liblockstep.so")
     return None
 
 
