@@ -98,6 +98,9 @@ std::vector<Folder> readable_ones(const std::vector<std::string>& paths) {
       log::warning("skipped: " + describe(error));
     }
   }
+  if (folders.empty())
+    throw InputError("none of the folders can be read", paths.empty() ? "lockstep workshop" : paths.front(),
+                     "name folders that lockstep workshop init has made");
   return folders;
 }
 

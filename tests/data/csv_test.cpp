@@ -77,7 +77,7 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   refused("a,b\n", "no rows", "");
   refused("a,b,c\n1,2,0\n1,2\n", "2 fields, but the first line has 3", ":3");
   refused("a,b,c\n1,2,0\n\n1,2,3,0\n", "4 fields", ":4");
-  refused("a,b\n1,0\nthree,0\n", "1 column with cells without a number: a has 1 with text (three)", ":3");
+  refused("a,b\n1,0\nthree,0\n", "1 column with cells that are not numbers: a has 1 with text (three)", ":3");
   refused("a,b\n1,0\n1x,0\n", "a has 1 with text (1x)", ":3");
   for (const char* missing : {"", "nan", " NA", "?", "-"})
     refused("a,b\n" + std::string(missing) + ",0\n", "a has 1 missing", ":2");
@@ -161,7 +161,7 @@ TEST_F(Csv, OneErrorNamesEveryColumnThatHoldsNoNumbers) {
   const auto error = test::error_from([&] { read(kGaps); });
   EXPECT_EQ(
       std::string(error.what()),
-      "4 columns with cells without a number: age has 2 missing; sex has 5 with text (f, m); cabin has 3 "
+      "4 columns with cells that are not numbers: age has 2 missing; sex has 5 with text (f, m); cabin has 3 "
       "missing, 1 not finite, 1 with text (A1); the label y has 1 missing");
   EXPECT_EQ(error.where(), folder / "t.csv:2");
   for (const auto* part : {"task.ignore: [sex, cabin]", "task.categories: [sex, cabin]",

@@ -235,7 +235,7 @@ const KnownSet& known_set(const std::string& name) {
     if (set.name == name) return set;
     names.push_back(set.name);
   }
-  throw InputError(format("unknown data set '{}'", base::printable(name)), "",
+  throw InputError(format("unknown data set '{}'", base::printable(name)), "lockstep data",
                    base::did_you_mean(name, names, "choose one of " + base::join(names, ", ")));
 }
 

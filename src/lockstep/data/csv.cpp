@@ -105,7 +105,7 @@ class Cells {
     if (lines.empty()) return;
     const auto count = lines.size();
     if (count > kMost) lines.resize(kMost), lines.push_back(format("and {} more", count - kMost));
-    throw InputError(format("{} with cells without a number: {}",
+    throw InputError(format("{} with cells that are not numbers: {}",
                             base::counted(static_cast<long long>(count), "column"), base::join(lines, "; ")),
                      first_.empty() ? path : first_, hint());
   }

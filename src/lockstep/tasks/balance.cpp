@@ -81,7 +81,7 @@ void add_balance(TaskData& data, const at::Tensor& train, const at::Tensor& eval
   data.class_weights = balanced_weights(counts);
   std::vector<std::string> weights;
   for (int64_t i = 0; i < classes; ++i)
-    weights.push_back(format("{} {:.3f}", base::printable(data.class_names[static_cast<size_t>(i)]),
+    weights.push_back(format("class {}: {:.3f}", base::printable(data.class_names[static_cast<size_t>(i)]),
                              data.class_weights[i].item<float>()));
   data.notes.push_back("class weights in the loss (balanced): " + base::join(weights, ", "));
 }

@@ -163,7 +163,7 @@ std::string missing_text(const TableRecipe& recipe, const CsvTable& table, const
   std::vector<std::string> parts;
   for (int64_t c : recipe.zero_is_missing) {
     const auto zeros = (table.features.select(1, c) == 0).sum().item<int64_t>();
-    parts.push_back(format("{} {} (now {:g})", recipe.names[c], zeros, treatment.fill[c].item<double>()));
+    parts.push_back(format("{} in {} (now {:g})", zeros, recipe.names[c], treatment.fill[c].item<double>()));
   }
   return parts.empty() ? ""
                        : "zeros that mean a missing value, filled with the training rows' median: " +

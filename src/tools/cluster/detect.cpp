@@ -163,8 +163,10 @@ std::string detect_site(const std::string& scheduler) {
   const auto run = real_commands(kLimit);
   Words silent;
   const auto ask = [&](const Words& command) -> std::optional<std::string> {
-    const auto answer = run(command);
+    auto answer = run(command);
     if (answer.good()) return answer.output;
+    answer.errors = base::trimmed(answer.errors);
+    answer.errors.erase(0, answer.errors.rfind('\n') + 1);
     if (answer.end != base::Answer::not_started)
       silent.push_back(trouble_of(base::join(command, " "), answer));
     return std::nullopt;
@@ -178,7 +180,7 @@ std::string detect_site(const std::string& scheduler) {
     found = read_pbs(*queues, ask({"qstat", "-B", "-f"}).value_or(""), ask({"pbsnodes", "-a"}).value_or(""));
   }
   if (!found)
-    throw Error(scheduler.empty() ? "no scheduler found here" : format("{} not found here", scheduler),
+    throw Error(scheduler.empty() ? "no scheduler answers here" : format("{} does not answer", scheduler),
                 silent.empty() ? "neither sinfo nor qstat is on PATH" : base::join(silent, "; "),
                 "run it on a login node, or start from: lockstep site show slurm");
   found->notes.insert(found->notes.end(), silent.begin(), silent.end());

@@ -40,7 +40,7 @@ void add_warnings(const Allocation& given, Layout& layout) {
                layout.ranks_per_node, base::counted(layout.cores_per_node, "core")));
   else if (2 * used <= all)
     layout.warnings.push_back(
-        format("the job uses {2} of its {3} cores ({0} with {1} each); to use more, set "
+        format("the job uses {2} of its {3} cores ({0}, {1} per rank); to use more, set "
                "LOCKSTEP_RANKS_PER_NODE or LOCKSTEP_CPUS_PER_RANK",
                base::counted(layout.ranks, "rank"), base::counted(layout.cores_per_rank, "core"), used, all));
 }

@@ -437,7 +437,7 @@ class Job {
     if (port_ > 0) contacts_ = contacts(names);
     std::erase_if(contacts_, [](const auto& node) { return node.second == 0; });
     if (contacts_.size() < names.size())
-      say(format("warning: {} of {} other nodes do not respond at port {}: their loss would not be noticed",
+      say(format("warning: other nodes that do not respond: {} of {} (port {}); a loss would not be noticed",
                  names.size() - contacts_.size(), names.size(), port_));
   }
 
@@ -529,10 +529,10 @@ class Job {
     const auto before = std::exchange(lost_at_, std::nullopt);
     if (lost.empty()) lost_at_ = step;
     if (!lost_at_ || lost_at_ != before) return false;
-    say(format(
-        "{} twice after step {} although no further node is lost, so the job does not restart the ranks: "
-        "if a node hangs ({}), submit again without it",
-        lost_ranks(), step, job_->is_slurm() ? "sinfo -R" : "pbsnodes -l"));
+    say(
+        format("{} twice after step {}, and no lost node was found, so the job does not restart the ranks: "
+               "if a node hangs (see {}), submit again without that node",
+               lost_ranks(), step, job_->is_slurm() ? "sinfo -R" : "pbsnodes -l"));
     return true;
   }
 

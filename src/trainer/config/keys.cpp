@@ -160,7 +160,7 @@ const std::vector<Key> kKeys = {
     {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps; slower", {.use = kDdp}},
     {KEY(ddp.static_graph), "the same parameters get gradients in every step", {.use = kDdp}},
     {KEY(ddp.bucket_cap_mb),
-     "MiB of gradients per all-reduce; 0 = one parameter each (not in Python); default = 1 first, then 25",
+     "MiB of gradients per all-reduce; 0 = one parameter each (error in Python); default = 1 first, then 25",
      {.min = 0, .word = "default", .use = kDdp}},
     {KEY(ddp.gradient_as_bucket_view), "gradients are views of buckets, which saves a copy", {.use = kDdp}},
     {KEY(ddp.broadcast_buffers), "broadcast rank 0's buffers (running means) before forward", {.use = kDdp}},

@@ -42,7 +42,7 @@ std::optional<run_folder::RunStatus> status_before(const fs::path& folder) {
   }
 }
 
-constexpr const char* kAnotherFile = "set LOCKSTEP_RUN_FILE to another file";
+constexpr const char* kAnotherFile = "name another file with --run-file or LOCKSTEP_RUN_FILE";
 
 // A job script asks `lockstep status` how the run ended, and for that it has to know which run it was.
 std::string job_scripts_file() {

@@ -404,7 +404,7 @@ void check_mode(const Settings& settings, int world, at::Device device) {
   if (train.kernels == KernelChoice::fast)
     kernels::fast_kernels();  // an error now where they are not installed
   if (settings.parallel.pipeline > 1 && settings.parallel.micro_batches > settings.data.batch_size)
-    log::warning(format("parallel.micro_batches is {}, but a batch has {} samples: using {} micro-batches",
+    log::warning(format("parallel.micro_batches is {}, which is more than data.batch_size ({}): using {}",
                         settings.parallel.micro_batches, settings.data.batch_size, settings.data.batch_size));
 }
 

@@ -234,7 +234,7 @@ void HeldFolder::write_whole(const std::string& name,
   base::write_whole((folder_.path / name).string(), write, [this] { check(); });
 }
 
-void HeldFolder::on_heartbeat(std::function<void()> action) {
+void HeldFolder::on_heartbeat(std::function<void(bool)> action) {
   const std::lock_guard lock(action_mutex_);
   action_ = std::move(action);
 }
@@ -250,14 +250,14 @@ void HeldFolder::keep_beating(std::chrono::milliseconds beat) {
   while (!changed_.wait_for(lock, shortest, [this] { return ended_; })) {
     changed_.wait_for(lock, beat - shortest, [this] { return ended_ || wanted_; });
     if (ended_) return;
-    wanted_ = false;
+    const bool wanted = std::exchange(wanted_, false);
     lock.unlock();
     folder_.lock.renew();
     hold_ = folder_.lock.hold();
     if (hold_ != Hold::ours) return;  // the trainer learns of it from refuse_if_lost()
     {
       const std::lock_guard while_it_runs(action_mutex_);
-      if (action_) action_();
+      if (action_) action_(wanted);
     }
     lock.lock();
   }

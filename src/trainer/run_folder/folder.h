@@ -113,8 +113,9 @@ class HeldFolder {
   /// Writes a file of the folder whole or not at all. Throws FolderLost instead of putting it in place.
   void write_whole(const std::string& name, const std::function<void(const base::ByteSink&)>& write);
 
-  /// The thread also calls this at each heartbeat and within a second of wake_heartbeat(); nullptr ends that.
-  void on_heartbeat(std::function<void()> action);
+  /// The thread also calls this at each heartbeat, and with true within a second of wake_heartbeat(); nullptr
+  /// ends that.
+  void on_heartbeat(std::function<void(bool)> action);
   void wake_heartbeat();
 
  private:

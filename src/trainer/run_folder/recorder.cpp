@@ -184,10 +184,10 @@ Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t
   write_status(folder_->path(), status_, [this] { folder_->check(); });
   // a thousand tasks of an array load the file system: after a minute, only every 30 s unless asked
   using Clock = std::chrono::steady_clock;
-  folder_->on_heartbeat([this, start = Clock::now(), last = Clock::time_point()]() mutable {
+  folder_->on_heartbeat([this, start = Clock::now(), last = Clock::time_point()](bool wanted) mutable {
     using namespace std::chrono_literals;
     const auto now = Clock::now();
-    if (!soon_.exchange(false) && now - start > 1min && now - last < 30s) return;
+    if (!wanted && now - start > 1min && now - last < 30s) return;
     last = now;
     try {
       write();
@@ -215,7 +215,6 @@ void Recorder::update(const std::function<void(RunStatus&)>& change) {
 
 void Recorder::update_soon(const std::function<void(RunStatus&)>& change) {
   note(change);
-  soon_ = true;
   folder_->wake_heartbeat();
 }
 

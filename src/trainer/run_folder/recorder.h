@@ -95,7 +95,7 @@ class Recorder {
   std::mutex writing_;  // status.json: what is written last is the newest
   MetricsFile metrics_;
   EventFile events_;
-  std::atomic<bool> warned_ = false, soon_ = false;
+  std::atomic<bool> warned_ = false;
 };
 
 // CRC-32C (Castagnoli, RFC 3720), as TensorBoard's record files want it.

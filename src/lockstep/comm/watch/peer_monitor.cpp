@@ -142,8 +142,9 @@ constexpr Milliseconds kPoll{5};
 const char* const kAgreedKey = "monitor/agreed";
 const char* const kLookAtRank = "see the log for an earlier error, then rerun with --resume auto";
 const char* const kLookAtLateRank =
-    "see the log for an earlier error; look for calls that only some ranks make (to run a model on one "
-    "rank, use model->module()->forward()); raise launch.timeout if a rank is only slow";
+    "see the log for an earlier error; if a rank is stopped, rerun with --resume auto; otherwise look for "
+    "calls that only some ranks make (to run a model on one rank, use model->module()->forward()); raise "
+    "launch.timeout if a rank is only slow";
 const char* const kLookAtCalls =
     "look for calls that only some ranks make, or make in another order (to run a model on one rank, use "
     "model->module()->forward())";

@@ -58,9 +58,9 @@ struct ExportOptions {
 
 void check_export(const std::string& checkpoint, const ExportOptions& asked) {
   if (checkpoint.empty() || asked.folder.empty() == asked.file.empty())
-    throw InputError("export needs a checkpoint, and either a folder or a file to write",
+    throw InputError("export needs a checkpoint, and one of --pt2 and --output",
                      "--checkpoint, --output, --pt2",
-                     "run lockstep export RUN_FOLDER --pt2 FILE.pt2, or for BERT with --output FOLDER");
+                     "run lockstep export RUN_FOLDER --pt2 FILE.pt2 (exported) or --output FOLDER (bert)");
   if (asked.file.empty() || asked.file.ends_with(train::kPt2Ending)) return;
   throw InputError("the file's name does not end in .pt2", "--pt2 " + asked.file,
                    "run lockstep export RUN_FOLDER --pt2 FILE.pt2");
@@ -80,7 +80,8 @@ int run_predict(const std::vector<std::string>& args) {
        "echo 'I liked it' | lockstep predict runs/text --input -"});
   saved.add_to(options);
   options.add("input", wanted.input, "FILE",
-              "IDX, IDX.gz, PNG, JPEG, an image folder, CSV, TSV, JSONL or text lines; - = standard input");
+              "IDX, IDX.gz, PNG, JPEG, an image folder, CSV, TSV, NPY, NPZ, JSONL or text lines; - = "
+              "standard input");
   options.add("output", wanted.output, "FILE", "the file to write (default: standard output)");
   options.add("format", wanted.format, "csv|json", "format (default: from --output's extension, else csv)");
   if (!options.parse(args)) return kDone;

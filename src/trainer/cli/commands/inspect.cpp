@@ -77,7 +77,8 @@ void print_file_table(const std::string& path, const checkpoint::InspectedFile& 
                                             shape_width, entry.digest)
                                    : format("{:<8}  {}\n", entry.kind, one_line(entry.value));
   }
-  text += format("{} tensors, {} bytes; {}\n", tensors, bytes, words_of(file.checksum).sentence);
+  text +=
+      format("{}, {} bytes; {}\n", base::counted(tensors, "tensor"), bytes, words_of(file.checksum).sentence);
   std::fputs(text.c_str(), stdout);
 }
 

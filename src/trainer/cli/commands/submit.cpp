@@ -134,7 +134,8 @@ int run_submit(const std::vector<std::string>& args) {
   if (self.world > 1 && self.rank > 0) return kDone;  // one job, whatever started this program
   if (!scheduler.empty()) cluster::check_scheduler(scheduler, "--scheduler", "use pbs or slurm");
   if (links < 1 || links > kMostLinks)
-    throw InputError(format("--chain must be from 1 to {} (got {})", kMostLinks, links), "", "");
+    throw InputError(format("--chain must be from 1 to {} (got {})", kMostLinks, links), "lockstep submit",
+                     "use --chain 5");
   if (links > 1 && !sweeps.empty())
     throw InputError("--chain and --sweep cannot be combined", "lockstep submit",
                      "omit --chain; sweep tasks restart on their own if they stop early");
