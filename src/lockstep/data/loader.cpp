@@ -32,9 +32,8 @@ struct Loader::Pass {
         batches(batches),
         slots(options.workers * std::max<int64_t>(options.prefetch, 1)) {
     try {
-      for (int64_t i = 0; i < std::min(options.workers, batches); ++i) {
+      for (int64_t i = 0; i < std::min(options.workers, batches); ++i)
         workers.emplace_back([this] { work(); });
-      }
     } catch (const std::system_error&) {
       // The system has no more threads: those that run will do. Without any, the consumer makes the batches.
     }
