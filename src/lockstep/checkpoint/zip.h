@@ -23,15 +23,14 @@ uint32_t crc32_of(std::span<const uint8_t> bytes, uint32_t so_far = 0);
 bool is_zip(std::span<const uint8_t> file);
 
 struct ZipRecord {
-  std::string name;  // without the archive's own folder
-  std::string path;  // with it
+  std::string name;  // without the folder that all are in; empty for the folder
   uint32_t crc32 = 0;
   std::span<const uint8_t> data;  // as it lies in the file
   uint64_t size = 0;              // unpacked
   bool compressed = false;
 };
 
-/// The directory of an archive. torch keeps all records in one folder, "archive/": the first record's.
+/// The directory of an archive. Names are without the folder that all records are in, as torch's "archive/".
 class ZipArchive {
  public:
   /// InputError for what is damaged or encrypted; it ends in the hint `again`. The data is not read yet.

@@ -63,9 +63,9 @@ bool is_folder(const fs::directory_entry& entry) {
   return entry.is_directory(none);
 }
 
-// .git, .ipynb_checkpoints
+// .git, .ipynb_checkpoints, and what macOS adds to archives
 bool is_hidden(const std::string& name) {
-  return name.starts_with('.');
+  return name.starts_with('.') || name == "__MACOSX";
 }
 
 std::vector<std::string> visible_folders(const std::string& root, const ImageArchive* archive) {
@@ -151,16 +151,17 @@ void add_class(const std::string& below, int64_t label, FoundImages& found, cons
 
 ImageArchive open_image_archive(const std::string& path, Arena& arena) {
   const checkpoint::MappedFile file(path, "the archive of images", kLayout);
+  if (!checkpoint::is_zip(file.bytes()))
+    throw InputError("data.root is neither a folder nor a zip archive", shown(path), kLayout);
   const checkpoint::ZipArchive zip(file.named(), "copy the archive again, or make a new one");
-  const auto& records = zip.records();
-  const auto around = records.empty() ? "" : records[0].path.substr(0, records[0].path.find('/') + 1);
-  const bool all = std::ranges::all_of(records, [&](auto& one) { return one.path.starts_with(around); });
   ImageArchive archive{.files = {}, .bytes = checkpoint::view_of(file.map(), file.bytes())};
-  for (const auto& record : records) {
-    if (record.path.ends_with('/')) continue;  // a folder
-    const auto begin = zip.bytes(record.name, /*verify=*/false).data() - file.bytes().data();
-    archive.files[path + "/" + record.path.substr(all ? around.size() : 0)] = {
-        begin, begin + std::ssize(record.data)};
+  for (const auto& [name, crc32, data, size, compressed] : zip.records()) {
+    if (name.empty() || name.ends_with('/')) continue;  // a folder
+    if (fs::path(name).relative_path().lexically_normal().string() != name)
+      throw InputError("the archive has a file name with an empty part, . or ..", shown(path + ": " + name),
+                       "make the archive again with `zip -0 -r`");
+    const auto begin = zip.bytes(name, /*verify=*/false).data() - file.bytes().data();
+    archive.files[path + "/" + name] = {begin, begin + std::ssize(data)};
   }
   arena.add_file(file.map(), file.number());
   return file.whole(std::move(archive));
@@ -168,10 +169,8 @@ ImageArchive open_image_archive(const std::string& path, Arena& arena) {
 
 ImageFolders image_layout(const std::string& root, const ImageArchive* archive) {
   std::error_code none;
-  if (!archive && !fs::is_directory(root, none)) {
-    throw InputError(fs::exists(root, none) ? "data.root is a file, not a folder" : "there is no such folder",
-                     shown(root), kLayout);
-  }
+  if (!archive && !fs::is_directory(root, none))
+    throw InputError("there is no such folder", shown(root), kLayout);
   // a class may be called train
   if (!holds_folders(root + "/train", archive)) return {root, {}};
   for (const char* name : kEvalFolders) {
