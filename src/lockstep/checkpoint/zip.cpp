@@ -280,7 +280,8 @@ void unpack(const std::string& archive, const std::string& member, const std::st
 }
 
 void write_archive(const base::ByteSink& sink,
-                   const std::function<void(caffe2::serialize::PyTorchStreamWriter&)>& records) {
+                   const std::function<void(caffe2::serialize::PyTorchStreamWriter&,
+                                            const std::exception_ptr& failure)>& records) {
   std::exception_ptr failure;
   // The writer must never see a failure: its destructor would write on, fail again and end the program.
   const auto guarded = [&](const void* data, size_t size) {
@@ -293,7 +294,7 @@ void write_archive(const base::ByteSink& sink,
   };
   {
     caffe2::serialize::PyTorchStreamWriter writer(guarded);
-    records(writer);
+    records(writer, failure);
     writer.writeEndOfFile();
   }
   if (failure) std::rethrow_exception(failure);

@@ -2,6 +2,7 @@
 // Zip archives. Reading trusts nothing: every name, size and offset is checked against the file.
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <span>
 #include <string>
@@ -65,8 +66,10 @@ bool is_unpacked(const std::string& archive, const std::string& member, const st
 /// Writes it there. Nothing is left where the archive is damaged or there is no room.
 void unpack(const std::string& archive, const std::string& member, const std::string& path);
 
-/// Writes an archive whose records are what `records` writes. What the sink throws is rethrown at the end.
+/// Writes an archive whose records are what `records` writes. What the sink throws is rethrown at the end;
+/// until then, it is in `failure`.
 void write_archive(const base::ByteSink& sink,
-                   const std::function<void(caffe2::serialize::PyTorchStreamWriter&)>& records);
+                   const std::function<void(caffe2::serialize::PyTorchStreamWriter&,
+                                            const std::exception_ptr& failure)>& records);
 
 }  // namespace lockstep::checkpoint
