@@ -137,7 +137,7 @@ bool is_array_file(const std::string& path) {
 }
 
 ArrayRows::ArrayRows(const std::string& path)
-    : TextRows(path), file_(path, "the table", "check task.file and task.eval_file") {
+    : TextRows(path), file_(path, "the table", "check the path and its permissions") {
   named_ = has_named_arrays(path);
   if (base::lower_case(path).ends_with(".safetensors")) {
     read_safetensors();
