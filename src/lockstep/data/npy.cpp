@@ -210,7 +210,7 @@ void ArrayRows::add(const std::string& name, NumberArray made) {
   if (arrays_.size() > 1 && array.shape[0] != size_)
     throw InputError(format("the array {} has {} rows, but the first has {}", base::printable(name),
                             array.shape[0], size_),
-                     path_, "save arrays of the same length: one row per sample");
+                     path_, "save arrays of one length, or, for packed texts, set task.name: text");
   size_ = array.shape[0];
   if (places_.size() + static_cast<size_t>(array.columns()) > kMostColumns)
     throw InputError(format("the table has more than {} columns", kMostColumns), path_, "leave arrays out");
