@@ -56,8 +56,7 @@ TEST(Resample, ScalesAndCutsToTorchvisionsBits) {
 }
 
 data::FoundImages found_in(const std::string& root) {
-  const auto classes = data::class_folders(root);
-  return data::find_images(root, classes, classes);
+  return data::find_images(root, data::class_folders(root));
 }
 
 data::ImageFolderSet set_of(const data::FoundImages& found, data::Augment augment = {}) {
@@ -183,7 +182,7 @@ TEST(ImageArchive, OfAnotherProgramIsReadAsTheFolderThatItContains) {
       Arena arena;
       const auto archive = data::open_image_archive(path, arena);
       const auto classes = data::class_folders(path, &archive);
-      const auto found = data::find_images(path, classes, classes, &archive);
+      const auto found = data::find_images(path, classes, &archive);
       for (size_t i = 0; i < found.files.size(); ++i)
         listed += classes[found.labels[i]] + ":" + found.files[i] + " ";
     } catch (const InputError&) {

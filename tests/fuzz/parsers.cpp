@@ -120,7 +120,7 @@ const std::vector<Parser>& parsers() {
              const auto archive = data::open_image_archive(path, arena);
              const auto root = data::image_layout(path, &archive).train;
              const auto classes = data::class_folders(root, &archive);
-             auto found = data::find_images(root, classes, classes, &archive);
+             auto found = data::find_images(root, classes, &archive);
              data::remove_damaged(found, /*all_pixels=*/true);
            }),
       {"idx", "input.idx", read_idx},

@@ -97,8 +97,7 @@ bool holds_folders(const std::string& folder, const ImageArchive* archive) {
 // On foreign disks, macOS writes metadata for photo.jpg to ._photo.jpg.
 bool is_image(const std::string& name) {
   return !name.starts_with("._") &&
-         std::find(kEndings.begin(), kEndings.end(), base::lower_case(fs::path(name).extension().string())) !=
-             kEndings.end();
+         std::ranges::count(kEndings, base::lower_case(fs::path(name).extension().string())) > 0;
 }
 
 using FolderAndName = std::pair<std::string, std::string>;
@@ -189,11 +188,11 @@ std::vector<std::string> class_folders(const std::string& root, const ImageArchi
   return names;
 }
 
-FoundImages find_images(const std::string& root, const std::vector<std::string>& folders,
-                        const std::vector<std::string>& classes, const ImageArchive* archive) {
+FoundImages find_images(const std::string& root, const std::vector<std::string>& classes,
+                        const ImageArchive* archive) {
   FoundImages found{.root = root, .files = {}, .labels = {}};
   if (archive) found.bytes = archive->bytes;
-  for (const auto& folder : folders) {
+  for (const auto& folder : class_folders(root, archive)) {
     const auto place = std::find(classes.begin(), classes.end(), folder);
     if (place == classes.end())
       throw InputError(format("the training set has no class {}", base::printable(folder)),
@@ -269,9 +268,7 @@ Batch ImageFolderSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
   }
   if (!list_.labels.defined()) return batch;
   batch.target = at::empty({count}, options.dtype(at::kLong));
-  const auto* labels = list_.labels.const_data_ptr<int64_t>();
-  int64_t* target = batch.target.mutable_data_ptr<int64_t>();
-  for (const int64_t index : indices) *target++ = labels[index];
+  at::index_select_out(batch.target, list_.labels, 0, at::tensor(indices, at::kLong));
   return batch;
 }
 

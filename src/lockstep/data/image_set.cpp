@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <numeric>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -68,7 +66,7 @@ std::vector<int64_t> read_sizes(data::ByteSource& source, int dimensions) {
 /// memory for that is allocated.
 void check_declared_sizes(const data::ByteSource& source, const std::vector<int64_t>& sizes) {
   constexpr int64_t kAlways = 64 << 20, kUsualShare = 32;  // of the most that deflate can hold
-  const int64_t promised = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+  const int64_t promised = c10::multiply_integers(sizes);
   if (promised <= kAlways || promised <= source.most_bytes() / kUsualShare) return;
   data::ByteSource again(source.path());
   std::vector<char> chunk(1 << 20);

@@ -95,7 +95,7 @@ void check_images(const TaskConfig& settings, data::FoundImages& images) {
 data::FoundImages images_of(const TaskConfig& settings, const std::string& root,
                             const std::vector<std::string>& classes, std::vector<std::string>& notes,
                             const data::ImageArchive* archive) {
-  auto images = data::find_images(root, data::class_folders(root, archive), classes, archive);
+  auto images = data::find_images(root, classes, archive);
   if (images.files.empty())
     throw InputError("there are no images in the class folders", base::printable(root, 4096),
                      "put .png, .jpg or .jpeg files there");
@@ -215,16 +215,6 @@ FolderSets folder_sets(const TaskConfig& settings, const Source& source) {
   return sets;
 }
 
-/// Only the evaluation set if it has a folder of its own.
-FolderSets folder_eval_set(const TaskConfig& settings, Arena& arena,
-                           const std::vector<std::string>& classes) {
-  const auto source = open_source(settings, settings.data.stage, arena);
-  if (source.layout.eval.empty()) return folder_sets(settings, source);
-  FolderSets sets{.classes = classes, .train = {}, .eval = {}, .notes = {}};
-  sets.eval = images_of(settings, source.layout.eval, classes, sets.notes, source.in());
-  return sets;
-}
-
 /// What each byte becomes by task.normalize, [3, 256]. `standard` looks at up to 1,000 of the images.
 at::Tensor folder_table(const TaskConfig& settings, const data::ImageList& train) {
   const auto& task = settings.task;
@@ -301,7 +291,11 @@ class FolderTask : public Task, public PackableTask {
   std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
                                             const NodeShare& node) override {
     const auto set = share_on_node(node, [&](Arena& arena) {
-      const auto sets = folder_eval_set(settings, arena, known.class_names);
+      const auto source = open_source(settings, settings.data.stage, arena);
+      const auto& own = source.layout.eval;
+      FolderSets sets{.classes = known.class_names, .train = {}, .eval = {}, .notes = {}};
+      if (own.empty()) sets = folder_sets(settings, source);
+      if (!own.empty()) sets.eval = images_of(settings, own, sets.classes, sets.notes, source.in());
       if (sets.classes != known.class_names)
         throw InputError("the folder's classes are not those of the checkpoint", settings.data.root,
                          format("give a folder with the classes {}",
@@ -368,10 +362,7 @@ class FolderTask : public Task, public PackableTask {
 
  private:
   data::ImageTransform augmented(const TaskConfig& settings) const {
-    const auto asks = [&](const char* what) {
-      const auto& all = settings.task.augment;
-      return std::find(all.begin(), all.end(), what) != all.end();
-    };
+    const auto asks = [&](const char* what) { return std::ranges::count(settings.task.augment, what) > 0; };
     auto look = look_;
     look.augment = {.crop = asks("crop"), .flip = asks("flip")};
     look.seed = static_cast<uint64_t>(settings.seed);
