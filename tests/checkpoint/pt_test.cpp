@@ -105,9 +105,8 @@ TEST(StateDict, DropsModulePrefixes) {
     for (const auto& [name, value] : items(module_state_dict(net)))
       put(state, prefix + name.toStringRef(), value);
     for (const auto& file :
-         {state, make_dict({{"state_dict", state}}), make_dict({{"model_state_dict", state}})}) {
+         {state, make_dict({{"state_dict", state}}), make_dict({{"model_state_dict", state}})})
       EXPECT_EQ(names(find_state_dict(file, "a.pt")), names(module_state_dict(net)));
-    }
   }
   EXPECT_THROW(find_state_dict(make_dict({{"loss", 0.5}}), "a.pt"), InputError);
   EXPECT_THROW(find_state_dict(at::zeros({2}), "a.pt"), InputError);

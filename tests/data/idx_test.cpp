@@ -77,6 +77,8 @@ TEST_F(Idx, RefusesBadFilesInWords) {
   refused(kImages + "x", "continues after its 3 samples");
   refused(header({0x803, 0xffffffff, 0xffffffff, 0xffffffff}) + "abc", "more than the file can contain");
   refused(header({0x801, 1}) + "\x0a", "label 10 of sample 0", true);
+  EXPECT_THROW(read_idx_images(folder / "missing", heap), InputError);
+  EXPECT_THROW(read_idx_images(folder.path(), heap), InputError);
 }
 
 TEST_F(Idx, RefusesDamagedGzipInWords) {
@@ -90,11 +92,6 @@ TEST_F(Idx, RefusesDamagedGzipInWords) {
   refused(gzipped(kImages + "x"), "continues after");
   // A small file that promises gigabytes is refused before they are asked for.
   refused(gzipped(header({0x803, 60000, 60000, 60000})), "more than the file can contain");
-}
-
-TEST_F(Idx, RefusesWhatIsNoFile) {
-  EXPECT_THROW(read_idx_images(folder / "missing", heap), InputError);
-  EXPECT_THROW(read_idx_images(folder.path(), heap), InputError);
 }
 
 TEST_F(Idx, AnEmptyPromiseTakesNoMemory) {

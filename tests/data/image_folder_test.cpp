@@ -56,8 +56,7 @@ TEST(Resample, ScalesAndCutsToTorchvisionsBits) {
 }
 
 data::FoundImages found_in(const std::string& root) {
-  const auto classes = data::class_folders(root);
-  return data::find_images(root, classes, classes);
+  return data::find_images(root, data::class_folders(root));
 }
 
 data::ImageFolderSet set_of(const data::FoundImages& found, data::Augment augment = {}) {
@@ -159,6 +158,37 @@ TEST(ImageFolder, RefusesWhatIsNoFolderOfClasses) {
   fs::remove_all(fan);
   fs::create_directories(folder / "bad\xff");
   EXPECT_THROW(data::class_folders(folder.path()), InputError);
+}
+
+// Lists each image with its class; nothing if the archive is refused.
+TEST(ImageArchive, OfAnotherProgramIsReadAsTheFolderThatItContains) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "zipfile");
+  const char* const cases[][2] = {{"a/ a/b/ a/b/1.png b/ b/1.png", "a:a/b/1.png b:b/1.png "},
+                                  {"all/ all/b/1.png all/a/2.png all/x.png", "a:a/2.png b:b/1.png "},
+                                  {"./a/1.png ./b/1.png", "a:a/1.png b:b/1.png "},
+                                  {"a/1.png __MACOSX/a/1.png ../c/1.png", "a:a/1.png "},
+                                  {"a//1.png b//1.png", ""},
+                                  {"/1.png a/1.png", ""},
+                                  {"a/../b/1.png a/1.png", ""}};
+  for (const auto& [names, expected] : cases) {
+    const test::TempFolder folder;
+    const auto path = folder / "set.zip";
+    test::output_of(
+        format("{} -c 'import sys, zipfile; z = zipfile.ZipFile(sys.argv[1], \"w\"); "
+               "[z.writestr(name, name) for name in sys.argv[2:]]; z.close()' {} {}",
+               python, path, names));
+    std::string listed;
+    try {
+      Arena arena;
+      const auto archive = data::open_image_archive(path, arena);
+      const auto classes = data::class_folders(path, &archive);
+      const auto found = data::find_images(path, classes, &archive);
+      for (size_t i = 0; i < found.files.size(); ++i)
+        listed += classes[found.labels[i]] + ":" + found.files[i] + " ";
+    } catch (const InputError&) {
+    }
+    EXPECT_EQ(listed, expected) << names;
+  }
 }
 
 // Pixels as Pillow has them, and files that are none.

@@ -83,8 +83,8 @@ for name, content in {
         "dtype is|complex.npy": saved(numpy.zeros((2, 2), complex)), "dtype is|texts.npy": saved(numpy.array([["a", "b"]])),
         "dtype is|long.npy": saved(numpy.zeros((2, 2), numpy.longdouble)), "missing|nan.npy": saved(numpy.full((2, 2), numpy.nan)),
         "not finite|inf.npy": saved(numpy.array([[1e39, 0], [0, 1]])), "|none.npz": zipped(), "zip directory|cut.npz": whole[:-30], "zip|not-a-zip.npz": array(),
-        "|bomb.npz": zipped(**{"x.npy": array(bytes(32 << 20))}), "not an array of a table|up.npz": zipped(**{"../x.npy": array()}),
-        "not an array of a table|folder.npz": zipped(**{"a/x.npy": array()}), "not an array of a table|readme.npz": zipped(**{"x.npy": array(), "readme.txt": b"x"}),
+        "|bomb.npz": zipped(**{"x.npy": array(bytes(32 << 20))}), "not an array of a table|up.npz": zipped(**{"../x.npy": array(), "y.npy": array()}),
+        "not an array of a table|folder.npz": zipped(**{"y.npy": array(), "a/x.npy": array()}), "not an array of a table|readme.npz": zipped(**{"x.npy": array(), "readme.txt": b"x"}),
         "|promise.npz": whole[:size] + struct.pack("<I", 0xf0000000) + whole[size + 4:], "|damaged.npz": whole[:60] + bytes([whole[60] ^ 1]) + whole[61:],
         "has 3 rows|lengths.npz": zipped(**{"x.npy": array(), "y.npy": array(bytes(24), "{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}")}),
 }.items():

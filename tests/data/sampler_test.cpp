@@ -125,14 +125,6 @@ TEST(ShardSampler, PutsEachSampleOnExactlyOneRank) {
   }
 }
 
-// So that texts of about one length meet in a batch, and the longest of two neighboring buckets too.
-TEST(DistributedSampler, SortsBucketsByLengthDownAndUpInTurn) {
-  const std::vector<int64_t> lengths = {3, 1, 2, 5, 4, 6, 7};
-  const DistributedSampler sampler(
-      7, {.shuffle = false, .bucket = 3, .lengths = std::make_shared<const std::vector<int64_t>>(lengths)});
-  EXPECT_EQ(sampler.indices(), (std::vector<int64_t>{0, 2, 1, 4, 3, 5, 6}));
-}
-
 TEST(DistributedSampler, RefusesARankOutsideItsWorld) {
   EXPECT_THROW(DistributedSampler(5, {.rank = 3, .world = 3}), Error);
   EXPECT_THROW(ShardSampler(5, -1, 3), Error);

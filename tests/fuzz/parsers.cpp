@@ -5,6 +5,7 @@
 #include <fstream>
 #include <span>
 
+#include "lockstep/base/files/file.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/safetensors.h"
@@ -67,21 +68,22 @@ void read_rows(const Path& folder, const char* name) {
   while (rows->next(fields)) continue;
 }
 
+// As from another program, which writes no checksum.
 void keep_tokens(const Path& folder) {
-  const auto source = (folder / "source.txt").string();
-  std::ofstream(source) << "text\n";
+  const auto path = (folder / "input.tokens").string();
   tasks::TokenFile made;
   made.tokens = {at::arange(300, at::kInt), at::arange(0, 301, 100, at::kLong), at::zeros({3}, at::kInt),
                  at::zeros({3}, at::kLong)};
   made.names = {"good"};
   made.first_seen = {1};
-  tasks::keep_tokens((folder / "input.tokens").string(), "key", source, made);
+  tasks::write_tokens(path, made, nlohmann::json::object(), 0600);
+  auto text = base::read_text(path);
+  std::ofstream(path) << text.replace(text.find("lockstep_crc32"), 14, "nobody's_crc32");
 }
 
 void read_tokens(const Path& folder, const std::string&) {
-  const auto made =
-      tasks::find_kept_tokens((folder / "input.tokens").string(), "key", (folder / "source.txt").string());
-  if (made) (void)made->tokens.ids.sum();
+  Arena arena;
+  (void)tasks::read_tokens((folder / "input.tokens").string(), arena, [](auto&, auto&) {}).tokens.ids.sum();
 }
 
 void read_tokenizer(const Path& folder, const std::string&) {
@@ -118,7 +120,7 @@ const std::vector<Parser>& parsers() {
              const auto archive = data::open_image_archive(path, arena);
              const auto root = data::image_layout(path, &archive).train;
              const auto classes = data::class_folders(root, &archive);
-             auto found = data::find_images(root, classes, classes, &archive);
+             auto found = data::find_images(root, classes, &archive);
              data::remove_damaged(found, /*all_pixels=*/true);
            }),
       {"idx", "input.idx", read_idx},

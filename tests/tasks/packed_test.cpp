@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
+#include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/tasks/task.h"
@@ -34,12 +35,16 @@ struct Packed : testing::TestWithParam<std::string> {
       data.root = folder / "images";
       return;
     }
-    task.eval_file = folder.write("eval.csv", "x,city,id,label\n2,ulm,a,no\n4,bonn,b,yes\n");
-    task.file = folder.write(
-        "train.csv", "x,city,id,label\n1,ulm,a,yes\n,bonn,b,no\n3,,c,yes\n5,ulm,d,no\n7.1,bonn,e,yes\n");
+    std::string train = "x,city,id,id,id_,label\n", eval = train;
+    for (const auto* name : {"v", "w", "x", "y", "z"}) {
+      train += format("1,ulm,a,9,1,{0}\n,bonn,b,9,2,{0}\n7.1,,c,9,3,{0}\n", name);
+      eval += format("2,ulm,a,8,1,{}\n", name);
+    }
+    task.file = folder.write("train.csv", train);
+    task.eval_file = folder.write("eval.csv", eval);
     task.label = "-1";
-    if (task.name == "csv") task.categories = {"city"}, task.ignore = {"id"}, task.missing = "mean";
-    if (task.name == "text") task.text = {"city"};
+    if (task.name == "csv") task.categories = {"city"}, task.ignore = {"2", "3"}, task.missing = "mean";
+    if (task.name == "text") task.text = {"city"}, task.cache = folder.path();
     folder.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nulm\nbonn\n");
     task.vocabulary = folder.path();
   }
@@ -83,8 +88,10 @@ TEST_P(Packed, HasTheSameSamples) {
   for (const bool own_eval : {true, false}) {
     if (!own_eval) task.eval_file = "", task.eval_fraction = 0.4, fs::remove_all(folder / "images/val");
     place() = from;
+    data.stage = "";
     const auto before = content();
     const auto identity = about;
+    data.stage = folder / "stage";  // for training, not for `pack`
     pack(place());
     const auto check = [&](const char* what) {
       const auto after = content();
@@ -92,6 +99,7 @@ TEST_P(Packed, HasTheSameSamples) {
       EXPECT_TRUE(std::ranges::equal(after, before, at::equal)) << what;
     };
     check("packed");
+    EXPECT_TRUE(fs::exists(folder / "stage"));
     if (task.eval_file.empty()) continue;
     const auto train = std::exchange(task.file, task.eval_file);
     pack(task.file);
@@ -101,9 +109,15 @@ TEST_P(Packed, HasTheSameSamples) {
 }
 
 TEST_P(Packed, IsPrivateAndRefusedIfDamagedOrForAnotherTask) {
-  fs::permissions(task.name == "folder" ? folder / "images/val/b/5.png" : task.file, fs::perms(0600));
+  fs::permissions(task.name == "folder" ? folder / "images/val/b/5.png" : task.file, fs::perms(0640));
+  if (task.name == "folder") {
+    fs::create_directory(folder / "images/train/c");
+    EXPECT_THROW(pack(place()), InputError) << "a class without images would disappear";
+    fs::remove(folder / "images/train/c");
+  }
   pack(place());
-  EXPECT_EQ(fs::status(place()).permissions(), fs::perms(0600)) << "as its most private file";
+  EXPECT_EQ(fs::status(place()).permissions(), fs::perms(0600))
+      << "since members of the copy's group could read it";
   const auto made_for = task;
   std::vector<std::function<void()>> changes;
   if (task.name == "csv") changes = {[&] { task.name = "text"; }, [&] { task.categories.clear(); }};

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
 #include "peer.h"
 
 namespace lockstep::tasks {
@@ -34,6 +35,8 @@ TEST_F(KeptTokens, ComeBackAsTheyWere) {
   EXPECT_FALSE(find());
   keep();
   const auto wanted = some(), found = find().value();
+  const auto whole = base::read_text(kept);
+  std::fstream(kept, std::ios::in | std::ios::out) << std::string(whole.size(), 'x');  // the run goes on
   EXPECT_TRUE(at::equal(found.tokens.ids, wanted.tokens.ids));
   EXPECT_TRUE(at::equal(found.tokens.starts, wanted.tokens.starts));
   EXPECT_TRUE(at::equal(found.tokens.seconds, wanted.tokens.seconds));
@@ -41,7 +44,10 @@ TEST_F(KeptTokens, ComeBackAsTheyWere) {
   EXPECT_EQ(found.names, wanted.names);
   EXPECT_EQ(found.first_seen, wanted.first_seen);
   EXPECT_EQ(found.left_out, 4);
+  folder.write("a.tokens", whole);
   EXPECT_FALSE(find("another key"));
+  folder.write("a.tokens", whole.substr(0, whole.size() / 2));
+  EXPECT_FALSE(find()) << "a damaged file is made again";
 }
 
 TEST_F(KeptTokens, AreNotTrustedIfOthersCanWriteThem) {
@@ -68,12 +74,17 @@ TEST_F(KeptTokens, NeverLeadToATokenOrClassThatDoesNotExist) {
       {"a target too few", [](auto& set) { set.targets = set.targets.slice(0, 0, 2).clone(); }},
       {"no samples", [](auto& set) { set.seconds = set.seconds.slice(0, 0, 0).clone(); }},
       {"starts of another type", [](auto& set) { set.starts = set.starts.to(at::kInt); }},
+      {"starts in a column", [](auto& set) { set.starts = set.starts.unsqueeze(1); }},
+      {"second texts in a column", [](auto& set) { set.seconds = set.seconds.unsqueeze(1); }},
+      {"classes in a column", [](auto& set) { set.targets = set.targets.unsqueeze(1); }},
   };
   for (const auto& [what, spoil] : wrong) {
     auto made = some();
     spoil(made.tokens);
     keep(made);
     EXPECT_FALSE(find()) << what;
+    Arena arena;
+    EXPECT_THROW(read_tokens(kept, arena, [](auto&, auto&) {}), InputError) << what;
   }
 }
 

@@ -58,15 +58,13 @@ at::Tensor rebuild_tensor(const at::Tensor& bytes, const TensorClaim& claim, con
   int64_t numel = 0;
   const auto needed = claim.sizes.size() == claim.strides.size() ? reach(claim, numel) : -1;
   const auto item = static_cast<int64_t>(c10::elementSize(claim.dtype));
-  if (needed < 0 || needed * item > bytes.numel()) {
+  if (needed < 0 || needed * item > bytes.numel())
     input.fail(format("the file is damaged: a tensor of shape {} and strides {} reaches beyond its {} bytes",
                       c10::str(at::IntArrayRef(claim.sizes)), c10::str(at::IntArrayRef(claim.strides)),
                       bytes.numel()));
-  }
-  if (numel * item > std::max(bytes.numel(), kMostRepeated)) {
+  if (numel * item > std::max(bytes.numel(), kMostRepeated))
     input.fail("the file holds an expanded tensor much larger than its data",
                "in Python, save a clone() of it");
-  }
   const auto options = at::TensorOptions().dtype(claim.dtype);
   return at::empty({0}, options)
       .set_(bytes.storage(), numel == 0 ? 0 : claim.offset, claim.sizes, claim.strides);

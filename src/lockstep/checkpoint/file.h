@@ -19,7 +19,7 @@
 namespace lockstep::checkpoint {
 
 /// What to do about a damaged file.
-inline constexpr const char* kCopyAgain = "copy the file again, or use an earlier checkpoint";
+inline constexpr const char* kCopyAgain = "copy the file again; for a checkpoint, use an earlier one";
 
 /// Reads little-endian numbers and runs of bytes, and never past the end.
 class Cursor {

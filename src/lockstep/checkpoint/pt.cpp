@@ -55,10 +55,9 @@ class LegacyReader {
     checkpoint::unpickle(input_, no_storages);  // the protocol's version
     const auto system = checkpoint::unpickle(input_, no_storages);
     const auto little_endian = find(system, "little_endian");
-    if (!little_endian || !little_endian->isBool() || !little_endian->toBool()) {
+    if (!little_endian || !little_endian->isBool() || !little_endian->toBool())
       input_.fail("the file was written on a big-endian machine, which is not supported",
                   "load it with Python on this machine and save it again");
-    }
     auto tree = checkpoint::unpickle(input_, [this](const StorageRef& storage) { return make(storage); });
     for (const auto& key : elements(checkpoint::unpickle(input_, no_storages)))
       fill(as_string(key, "storage key"));
@@ -310,7 +309,7 @@ void write_pt(const base::ByteSink& sink, const Tree& tree) {
   const auto pickle = checkpoint::pickle_tree(tree, storages);
   ChecksumSink with_checksum(sink);
   const auto write = [&](const void* data, size_t size) { with_checksum.write(data, size); };
-  checkpoint::write_archive(write, [&](caffe2::serialize::PyTorchStreamWriter& archive) {
+  checkpoint::write_archive(write, [&](caffe2::serialize::PyTorchStreamWriter& archive, auto&) {
     archive.writeRecord("byteorder", "little", 6);
     torch::jit::writeArchiveAndTensors("data", pickle.data(), pickle.size(), storages, archive);
   });

@@ -170,10 +170,9 @@ class Reader {
   void check_cover(const std::vector<Entry>& entries, uint64_t size) const {
     uint64_t covered = 0;
     for (const auto& entry : entries) {
-      if (entry.begin != covered || entry.end < entry.begin || entry.end > size) {
+      if (entry.begin != covered || entry.end < entry.begin || entry.end > size)
         input_.fail(format("the data of tensor {} overlaps another's, leaves a gap or lies outside the file",
                            entry.name));
-      }
       if (entry.needed != entry.end - entry.begin) wrong(entry.name, "shape: its data has another size");
       covered = entry.end;
     }

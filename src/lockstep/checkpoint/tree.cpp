@@ -72,10 +72,9 @@ Tree get(const Tree& tree, const std::string& key) {
 }
 
 std::vector<std::pair<Tree, Tree>> items(const Tree& dict) {
-  if (!dict.isGenericDict()) {
+  if (!dict.isGenericDict())
     throw InputError(format("the checkpoint has {} where a dictionary is expected", dict.tagKind()), "",
                      kInspect);
-  }
   std::vector<std::pair<Tree, Tree>> all;
   for (const auto& entry : dict.toGenericDict()) all.emplace_back(entry.key(), entry.value());
   return all;
@@ -86,9 +85,8 @@ std::vector<Tree> elements(const Tree& list) {
     const auto& values = list.toTupleRef().elements();
     return std::vector<Tree>(values.begin(), values.end());
   }
-  if (!list.isList()) {
+  if (!list.isList())
     throw InputError(format("the checkpoint has {} where a list is expected", list.tagKind()), "", kInspect);
-  }
   const auto values = list.toList().vec();
   return std::vector<Tree>(values.begin(), values.end());
 }

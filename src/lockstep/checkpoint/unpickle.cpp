@@ -448,12 +448,11 @@ class Unpickler {
 
   void push_global(std::string_view module, std::string_view of_module) {
     const auto name = format("{}.{}", module, of_module);
-    if (meaning_of(name) == Global::refused) {
+    if (meaning_of(name) == Global::refused)
       input_.fail(
           format("the checkpoint uses {}, which is not on the list of safe names; nothing was executed",
                  name),
           "in Python, save state_dict()s and plain values instead of whole objects");
-    }
     push(nodes_.add_text(name, Kind::global));
   }
 

@@ -83,11 +83,10 @@ class DirectoryReader {
     const auto short_count = short_record.number<uint16_t>();
     const auto short_size = short_record.number<uint32_t>();
     const auto short_offset = short_record.number<uint32_t>();
-    if (short_count != 0xffff && short_size != 0xffffffff && short_offset != 0xffffffff)
-      return {short_count, short_size, short_offset};
-    if (end < kLocatorSize) damaged();
-    auto locator = cursor_at(end - kLocatorSize);
-    if (locator.number<uint32_t>() != kEnd64Locator) damaged();
+    const bool fits = short_count != 0xffff && short_size != 0xffffffff && short_offset != 0xffffffff;
+    auto locator = cursor_at(end < kLocatorSize ? 0 : end - kLocatorSize);
+    // without a locator, the numbers mean themselves: Python's zipfile writes 0xffff records like this
+    if (fits || locator.number<uint32_t>() != kEnd64Locator) return {short_count, short_size, short_offset};
     locator.skip(4);
     const auto at = locator.number<uint64_t>();
     if (at > end) damaged();
@@ -132,10 +131,12 @@ class DirectoryReader {
   }
 
   ZipRecord locate(const Entry& entry) const {
-    if (entry.flags & 1)
-      throw InputError(format("{} is encrypted", entry.name), name_,
-                       "unpack the archive with its password and zip it again with `zip -0`");
+    constexpr uint16_t kDeflated = 8;
     const auto compressed = entry.method != 0;
+    if (entry.flags & 1 || (compressed && entry.method != kDeflated))
+      throw InputError(format("{} is {}", base::printable(entry.name),
+                              entry.flags & 1 ? "encrypted" : "not compressed with deflate"),
+                       name_, "unpack the archive and zip it again with `zip -0 -r`");
     if (entry.offset > bytes_.size() || (!compressed && entry.packed != entry.size)) damaged();
     auto local = cursor_at(entry.offset);
     if (local.number<uint32_t>() != kLocalHeader) damaged();
@@ -144,15 +145,16 @@ class DirectoryReader {
     const auto extra = local.number<uint16_t>();
     if (local.text(name) != entry.name) damaged();
     local.skip(extra);
-    return {entry.name, entry.name, entry.crc32, local.take(entry.packed), entry.size, compressed};
+    return {entry.name, entry.crc32, local.take(entry.packed), entry.size, compressed};
   }
 
   /// Overlapping records would let a small file hold a large one many times.
-  void check_apart(std::vector<ZipRecord> all) const {
-    std::sort(all.begin(), all.end(),
-              [](const auto& a, const auto& b) { return a.data.data() < b.data.data(); });
+  void check_apart(const std::vector<ZipRecord>& records) const {
+    std::vector<std::span<const uint8_t>> all;
+    for (const auto& record : records) all.push_back(record.data);
+    std::ranges::sort(all, {}, [](const auto& data) { return data.data(); });
     for (size_t i = 1; i < all.size(); ++i)
-      if (all[i - 1].data.data() + all[i - 1].data.size() > all[i].data.data()) damaged();
+      if (all[i - 1].data() + all[i - 1].size() > all[i].data()) damaged();
   }
 
   std::span<const uint8_t> bytes_;
@@ -201,10 +203,11 @@ ZipArchive::ZipArchive(NamedBytes file, const char* again) : file_(std::move(fil
   DirectoryReader reader(file_, again);
   records_ = reader.read(comment_);
   if (!records_.empty()) folder_ = records_[0].name.substr(0, records_[0].name.find('/') + 1);
+  const bool all = std::ranges::all_of(records_, [&](auto& one) { return one.name.starts_with(folder_); });
+  if (!all) folder_.clear();
   for (size_t i = 0; i < records_.size(); ++i) {
-    auto& name = records_[i].name;
-    if (name.starts_with(folder_)) name.erase(0, folder_.size());
-    if (!by_name_.emplace(name, i).second) reader.damaged();
+    records_[i].name.erase(0, folder_.size());
+    if (!by_name_.emplace(records_[i].name, i).second) reader.damaged();
   }
 }
 
@@ -277,7 +280,8 @@ void unpack(const std::string& archive, const std::string& member, const std::st
 }
 
 void write_archive(const base::ByteSink& sink,
-                   const std::function<void(caffe2::serialize::PyTorchStreamWriter&)>& records) {
+                   const std::function<void(caffe2::serialize::PyTorchStreamWriter&,
+                                            const std::exception_ptr& failure)>& records) {
   std::exception_ptr failure;
   // The writer must never see a failure: its destructor would write on, fail again and end the program.
   const auto guarded = [&](const void* data, size_t size) {
@@ -290,7 +294,7 @@ void write_archive(const base::ByteSink& sink,
   };
   {
     caffe2::serialize::PyTorchStreamWriter writer(guarded);
-    records(writer);
+    records(writer, failure);
     writer.writeEndOfFile();
   }
   if (failure) std::rethrow_exception(failure);

@@ -2,6 +2,7 @@
 // Zip archives. Reading trusts nothing: every name, size and offset is checked against the file.
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <span>
 #include <string>
@@ -23,15 +24,14 @@ uint32_t crc32_of(std::span<const uint8_t> bytes, uint32_t so_far = 0);
 bool is_zip(std::span<const uint8_t> file);
 
 struct ZipRecord {
-  std::string name;  // without the archive's own folder
-  std::string path;  // with it
+  std::string name;  // without the folder that all are in; empty for the folder
   uint32_t crc32 = 0;
   std::span<const uint8_t> data;  // as it lies in the file
   uint64_t size = 0;              // unpacked
   bool compressed = false;
 };
 
-/// The directory of an archive. torch keeps all records in one folder, "archive/": the first record's.
+/// The directory of an archive. Names are without the folder that all records are in, as torch's "archive/".
 class ZipArchive {
  public:
   /// InputError for what is damaged or encrypted; it ends in the hint `again`. The data is not read yet.
@@ -66,8 +66,10 @@ bool is_unpacked(const std::string& archive, const std::string& member, const st
 /// Writes it there. Nothing is left where the archive is damaged or there is no room.
 void unpack(const std::string& archive, const std::string& member, const std::string& path);
 
-/// Writes an archive whose records are what `records` writes. What the sink throws is rethrown at the end.
+/// Writes an archive whose records are what `records` writes. What the sink throws is rethrown at the end;
+/// until then, it is in `failure`.
 void write_archive(const base::ByteSink& sink,
-                   const std::function<void(caffe2::serialize::PyTorchStreamWriter&)>& records);
+                   const std::function<void(caffe2::serialize::PyTorchStreamWriter&,
+                                            const std::exception_ptr& failure)>& records);
 
 }  // namespace lockstep::checkpoint

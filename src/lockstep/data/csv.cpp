@@ -433,7 +433,7 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   if (options.features.empty()) table.ids = ids_in(table);
   if (number) table.class_names = {columns.label_name};
   if (!label) return table;
-  labels.check_classes(kept, columns.label_name, path);
+  if (options.check_labels) labels.check_classes(kept, columns.label_name, path);
   std::vector<int64_t> place;
   table.class_names = labels.sorted(place);
   std::transform(label, label + kept, label, [&](int64_t number) { return place[number]; });

@@ -34,6 +34,7 @@ struct CsvOptions {
   MissingValues missing = MissingValues::refuse;
   int64_t classes = 0;                        // labels are 0 to classes - 1; 0 = not limited
   std::vector<std::string> class_names = {};  // the allowed labels if known, as for an evaluation set
+  bool check_labels = true;                   // reject labels that look like measurements or free text
 };
 
 /// The content of a file.

@@ -63,9 +63,9 @@ bool is_folder(const fs::directory_entry& entry) {
   return entry.is_directory(none);
 }
 
-// .git, .ipynb_checkpoints
+// .git, .ipynb_checkpoints, and what macOS adds to archives
 bool is_hidden(const std::string& name) {
-  return name.starts_with('.');
+  return name.starts_with('.') || name == "__MACOSX";
 }
 
 std::vector<std::string> visible_folders(const std::string& root, const ImageArchive* archive) {
@@ -97,8 +97,7 @@ bool holds_folders(const std::string& folder, const ImageArchive* archive) {
 // On foreign disks, macOS writes metadata for photo.jpg to ._photo.jpg.
 bool is_image(const std::string& name) {
   return !name.starts_with("._") &&
-         std::find(kEndings.begin(), kEndings.end(), base::lower_case(fs::path(name).extension().string())) !=
-             kEndings.end();
+         std::ranges::count(kEndings, base::lower_case(fs::path(name).extension().string())) > 0;
 }
 
 using FolderAndName = std::pair<std::string, std::string>;
@@ -151,16 +150,17 @@ void add_class(const std::string& below, int64_t label, FoundImages& found, cons
 
 ImageArchive open_image_archive(const std::string& path, Arena& arena) {
   const checkpoint::MappedFile file(path, "the archive of images", kLayout);
+  if (!checkpoint::is_zip(file.bytes()))
+    throw InputError("data.root is neither a folder nor a zip archive", shown(path), kLayout);
   const checkpoint::ZipArchive zip(file.named(), "copy the archive again, or make a new one");
-  const auto& records = zip.records();
-  const auto around = records.empty() ? "" : records[0].path.substr(0, records[0].path.find('/') + 1);
-  const bool all = std::ranges::all_of(records, [&](auto& one) { return one.path.starts_with(around); });
   ImageArchive archive{.files = {}, .bytes = checkpoint::view_of(file.map(), file.bytes())};
-  for (const auto& record : records) {
-    if (record.path.ends_with('/')) continue;  // a folder
-    const auto begin = zip.bytes(record.name, /*verify=*/false).data() - file.bytes().data();
-    archive.files[path + "/" + record.path.substr(all ? around.size() : 0)] = {
-        begin, begin + std::ssize(record.data)};
+  for (const auto& [name, crc32, data, size, compressed] : zip.records()) {
+    if (name.empty() || name.ends_with('/')) continue;  // a folder
+    if (fs::path(name).relative_path().lexically_normal().string() != name)
+      throw InputError("the archive has a file name with an empty part, . or ..", shown(path + ": " + name),
+                       "make the archive again with `zip -0 -r`");
+    const auto begin = zip.bytes(name, /*verify=*/false).data() - file.bytes().data();
+    archive.files[path + "/" + name] = {begin, begin + std::ssize(data)};
   }
   arena.add_file(file.map(), file.number());
   return file.whole(std::move(archive));
@@ -168,10 +168,8 @@ ImageArchive open_image_archive(const std::string& path, Arena& arena) {
 
 ImageFolders image_layout(const std::string& root, const ImageArchive* archive) {
   std::error_code none;
-  if (!archive && !fs::is_directory(root, none)) {
-    throw InputError(fs::exists(root, none) ? "data.root is a file, not a folder" : "there is no such folder",
-                     shown(root), kLayout);
-  }
+  if (!archive && !fs::is_directory(root, none))
+    throw InputError("there is no such folder", shown(root), kLayout);
   // a class may be called train
   if (!holds_folders(root + "/train", archive)) return {root, {}};
   for (const char* name : kEvalFolders) {
@@ -190,11 +188,11 @@ std::vector<std::string> class_folders(const std::string& root, const ImageArchi
   return names;
 }
 
-FoundImages find_images(const std::string& root, const std::vector<std::string>& folders,
-                        const std::vector<std::string>& classes, const ImageArchive* archive) {
+FoundImages find_images(const std::string& root, const std::vector<std::string>& classes,
+                        const ImageArchive* archive) {
   FoundImages found{.root = root, .files = {}, .labels = {}};
   if (archive) found.bytes = archive->bytes;
-  for (const auto& folder : folders) {
+  for (const auto& folder : class_folders(root, archive)) {
     const auto place = std::find(classes.begin(), classes.end(), folder);
     if (place == classes.end())
       throw InputError(format("the training set has no class {}", base::printable(folder)),
@@ -270,9 +268,7 @@ Batch ImageFolderSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
   }
   if (!list_.labels.defined()) return batch;
   batch.target = at::empty({count}, options.dtype(at::kLong));
-  const auto* labels = list_.labels.const_data_ptr<int64_t>();
-  int64_t* target = batch.target.mutable_data_ptr<int64_t>();
-  for (const int64_t index : indices) *target++ = labels[index];
+  at::index_select_out(batch.target, list_.labels, 0, at::tensor(indices, at::kLong));
   return batch;
 }
 

@@ -50,10 +50,10 @@ struct FoundImages {
   at::Tensor bytes = {};
 };
 
-/// The .png, .jpg and .jpeg files (in any case) below these class folders. Throws InputError for a
-/// folder that cannot be read, and for circular links.
-FoundImages find_images(const std::string& root, const std::vector<std::string>& folders,
-                        const std::vector<std::string>& classes, const ImageArchive* archive = nullptr);
+/// The .png, .jpg and .jpeg files (in any case) below the class folders. Throws InputError for a folder
+/// that cannot be read or is not in `classes`, and for circular links.
+FoundImages find_images(const std::string& root, const std::vector<std::string>& classes,
+                        const ImageArchive* archive = nullptr);
 
 /// The images of one folder, without classes.
 FoundImages find_images(const std::string& folder);

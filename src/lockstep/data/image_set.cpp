@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <numeric>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -33,19 +31,16 @@ uint32_t read_word(data::ByteSource& source) {
 int read_dimensions(data::ByteSource& source, int least, int most) {
   const uint32_t magic = read_word(source);
   const int type = magic >> 8 & 0xff, dimensions = magic & 0xff;
-  if (magic >> 16 != 0) {
+  if (magic >> 16 != 0)
     throw InputError(format("not an IDX file: it begins with {:#010x}, not {:#06x}..", magic, 0x0008),
                      source.path(), kVerifyHint);
-  }
-  if (type != 0x08) {
+  if (type != 0x08)
     throw InputError(format("the IDX file has elements of type {:#04x}, not unsigned bytes (0x08)", type),
                      source.path(), "write the set as unsigned bytes");
-  }
-  if (dimensions < least || dimensions > most) {
+  if (dimensions < least || dimensions > most)
     throw InputError(format("the IDX file has {} dimensions, but {} have {}", dimensions,
                             least == 1 ? "labels" : "images", least == 1 ? "1" : "3 or 4"),
                      source.path(), "check that the files of images and labels are not swapped");
-  }
   return dimensions;
 }
 
@@ -54,17 +49,15 @@ std::vector<int64_t> read_sizes(data::ByteSource& source, int dimensions) {
   int64_t bytes = 1;
   for (int i = 0; i < dimensions; ++i) {
     sizes.push_back(read_word(source));
-    if (sizes.back() == 0) {
+    if (sizes.back() == 0)
       throw InputError(i == 0 ? "the IDX file has no samples" : "the IDX file has images without pixels",
                        source.path(), kVerifyHint);
-    }
     // checked at each step, so that the product never overflows
     bytes *= sizes.back();
-    if (bytes > source.most_bytes()) {
+    if (bytes > source.most_bytes())
       throw InputError(
           format("the IDX header promises {} or more bytes, which is more than the file can contain", bytes),
           source.path(), kVerifyHint);
-    }
   }
   return sizes;
 }
@@ -73,7 +66,7 @@ std::vector<int64_t> read_sizes(data::ByteSource& source, int dimensions) {
 /// memory for that is allocated.
 void check_declared_sizes(const data::ByteSource& source, const std::vector<int64_t>& sizes) {
   constexpr int64_t kAlways = 64 << 20, kUsualShare = 32;  // of the most that deflate can hold
-  const int64_t promised = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+  const int64_t promised = c10::multiply_integers(sizes);
   if (promised <= kAlways || promised <= source.most_bytes() / kUsualShare) return;
   data::ByteSource again(source.path());
   std::vector<char> chunk(1 << 20);
@@ -88,14 +81,12 @@ at::Tensor read_bytes(data::ByteSource& source, const std::vector<int64_t>& size
   check_declared_sizes(source, sizes);
   auto tensor = arena.empty(sizes, at::kByte);
   const size_t got = source.read(static_cast<char*>(tensor.data_ptr()), tensor.numel());
-  if (got < static_cast<size_t>(tensor.numel())) {
+  if (got < static_cast<size_t>(tensor.numel()))
     throw InputError(format("the IDX file ends early: {} of {} bytes of data", got, tensor.numel()),
                      source.path(), kVerifyHint);
-  }
-  if (!source.at_end()) {
+  if (!source.at_end())
     throw InputError(format("the IDX file continues after its {} samples", sizes[0]), source.path(),
                      kVerifyHint);
-  }
   return tensor;
 }
 
@@ -115,11 +106,10 @@ at::Tensor read_idx_labels(const std::string& path, Arena& arena, int64_t classe
   const auto* end = label + labels.numel();
   const auto* bad =
       std::find_if(label, end, [classes](uint8_t value) { return classes > 0 && value >= classes; });
-  if (bad != end) {
+  if (bad != end)
     throw InputError(format("label {} of sample {} is not one of {} classes (0 to {})", int{*bad},
                             bad - label, classes, classes - 1),
                      path, "check that the file belongs to the set, or set task.classes");
-  }
   return labels;
 }
 
@@ -134,11 +124,10 @@ at::Tensor normalize_table(const std::vector<double>& mean, const std::vector<do
 
 ImageSet::ImageSet(at::Tensor images, at::Tensor labels, at::Tensor table)
     : images_(std::move(images)), labels_(std::move(labels)), table_(std::move(table)) {
-  if (images_.size(1) != table_.size(0)) {
+  if (images_.size(1) != table_.size(0))
     throw InputError(
         format("mean and std have {} channels, but the images have {}", table_.size(0), images_.size(1)),
         "task.mean, task.std", "give one number per channel, or set task.normalize: standard");
-  }
 }
 
 Batch ImageSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {

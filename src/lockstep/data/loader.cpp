@@ -13,14 +13,6 @@
 #include "lockstep/base/format.h"
 
 namespace lockstep {
-namespace {
-
-// Pins what the data set could not put into page-locked memory itself.
-void pin(at::Tensor& tensor) {
-  if (tensor.defined() && !tensor.is_pinned()) tensor = tensor.pin_memory();
-}
-
-}  // namespace
 
 // One pass over the order. Batch n goes to slot n % slots; workers take the numbers in turn and never run
 // more than `slots` batches ahead of the consumer.
@@ -32,9 +24,8 @@ struct Loader::Pass {
         batches(batches),
         slots(options.workers * std::max<int64_t>(options.prefetch, 1)) {
     try {
-      for (int64_t i = 0; i < std::min(options.workers, batches); ++i) {
+      for (int64_t i = 0; i < std::min(options.workers, batches); ++i)
         workers.emplace_back([this] { work(); });
-      }
     } catch (const std::system_error&) {
       // The system has no more threads: those that run will do. Without any, the consumer makes the batches.
     }
@@ -56,10 +47,9 @@ struct Loader::Pass {
     for (int64_t i = begin; i < end; ++i) indices[i - begin] = order[i];
     Batch batch = dataset.get(indices, options.pin_memory);
     batch.indices = std::move(indices);
-    if (options.pin_memory) {
-      pin(batch.input);
-      pin(batch.target);
-    }
+    // what the data set could not put into page-locked memory itself
+    for (auto* tensor : {&batch.input, &batch.target})
+      if (options.pin_memory && tensor->defined() && !tensor->is_pinned()) *tensor = tensor->pin_memory();
     return batch;
   }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cstring>
 
 #include "lockstep/base/error.h"
@@ -29,7 +28,8 @@ std::string as_json(std::string_view python) {
   std::string json;
   for (; !python.empty(); python.remove_prefix(1)) {
     const char c = python[0];
-    if (c == 'L' && !json.empty() && std::isdigit(json.back())) continue;  // Python 2 writes 3L
+    if (c == 'L' && !json.empty() && json.back() >= '0' && json.back() <= '9')
+      continue;  // Python 2 writes 3L
     if (c == ')' || c == ']' || c == '}') json.erase(json.find_last_not_of(" ,\n") + 1);
     const bool is_bool = python.starts_with("True") || python.starts_with("False");
     json += c == ')' ? ']' : c == '(' ? '[' : c == '\'' ? '"' : is_bool ? base::lower_case({&c, 1})[0] : c;
@@ -137,7 +137,7 @@ bool is_array_file(const std::string& path) {
 }
 
 ArrayRows::ArrayRows(const std::string& path)
-    : TextRows(path), file_(path, "the table", "give a file that numpy.save or numpy.savez wrote") {
+    : TextRows(path), file_(path, "the table", "check the path and its permissions") {
   named_ = has_named_arrays(path);
   if (base::lower_case(path).ends_with(".safetensors")) {
     read_safetensors();
@@ -179,7 +179,7 @@ void ArrayRows::read_archive() {
   const checkpoint::ZipArchive archive(file_.named(), kCopyFile);
   for (const auto& record : archive.records()) {
     constexpr std::string_view kEnding = ".npy";
-    auto name = record.path;
+    auto name = record.name;
     const auto shown = format("{}: {}", path_, base::printable(name, 200));
     if (!name.ends_with(kEnding) || name.find_first_of("/\\") != name.npos || base::invalid_utf8(name))
       throw InputError("the archive has a file that is not an array of a table", shown, kSaveAgain);
@@ -210,7 +210,7 @@ void ArrayRows::add(const std::string& name, NumberArray made) {
   if (arrays_.size() > 1 && array.shape[0] != size_)
     throw InputError(format("the array {} has {} rows, but the first has {}", base::printable(name),
                             array.shape[0], size_),
-                     path_, "save arrays of the same length: one row per sample");
+                     path_, "save arrays of one length, or, for packed texts, set task.name: text");
   size_ = array.shape[0];
   if (places_.size() + static_cast<size_t>(array.columns()) > kMostColumns)
     throw InputError(format("the table has more than {} columns", kMostColumns), path_, "leave arrays out");

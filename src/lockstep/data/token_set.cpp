@@ -3,17 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <span>
 
 namespace lockstep {
 namespace {
 
-struct Span {
-  const int32_t* begin;
-  const int32_t* end;
-  int64_t size() const { return end - begin; }
-};
-
-Span span_of(const Tokens& part, int64_t row) {
+std::span<const int32_t> span_of(const Tokens& part, int64_t row) {
   const int64_t* starts = part.starts.const_data_ptr<int64_t>();
   const int32_t* ids = part.ids.const_data_ptr<int32_t>();
   return {ids + starts[row], ids + starts[row + 1]};
@@ -23,7 +18,7 @@ Span span_of(const Tokens& part, int64_t row) {
 void lay(const Tokens& part, int64_t row, int64_t width, int64_t pad, int64_t* into) {
   const auto tokens = span_of(part, row);
   const int64_t second = part.seconds.const_data_ptr<int32_t>()[row];
-  std::fill(std::copy(tokens.begin, tokens.end, into), into + width, pad);
+  std::fill(std::ranges::copy(tokens, into).out, into + width, pad);
   std::fill_n(into + width, 2 * width, 0);
   std::fill(into + width + second, into + width + tokens.size(), 1);
   std::fill_n(into + 2 * width, tokens.size(), 1);
@@ -60,7 +55,7 @@ Batch TokenSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
   int64_t width = 0;
   for (int64_t index : indices) {
     places.push_back(place(index));
-    width = std::max(width, span_of(*places.back().part, places.back().row).size());
+    width = std::max(width, std::ssize(span_of(*places.back().part, places.back().row)));
   }
   const auto options = at::TensorOptions().pinned_memory(pinned);
   Batch batch;
@@ -87,7 +82,7 @@ std::vector<int64_t> TokenSet::lengths() const {
   list.reserve(static_cast<size_t>(size_));
   for (int64_t i = 0; i < size_; ++i) {
     const auto [part, row] = place(i);
-    list.push_back(span_of(*part, row).size());
+    list.push_back(std::ssize(span_of(*part, row)));
   }
   return list;
 }

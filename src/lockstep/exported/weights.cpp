@@ -110,7 +110,7 @@ void rewrite_weights(const std::string& original, const Tree& state_dict, const 
            [&] { fill(reader.read(kWeightsConfig), state_dict, given.empty() ? original : given); });
   base::write_whole(path, [&](const base::ByteSink& sink) {
     // the writer makes a new serialization_id
-    checkpoint::write_archive(sink, [&](caffe2::serialize::PyTorchStreamWriter& writer) {
+    checkpoint::write_archive(sink, [&](caffe2::serialize::PyTorchStreamWriter& writer, auto&) {
       for (const auto& record : archive.zip().records()) {
         if (const auto filled = reader.records().find(record.name); filled != reader.records().end()) {
           writer.writeRecord(record.name, filled->second.const_data_ptr(), filled->second.nbytes());

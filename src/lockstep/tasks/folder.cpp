@@ -50,7 +50,7 @@ struct Source {
   const data::ImageArchive* in() const { return archive ? &*archive : nullptr; }
 };
 
-Source open_source(const TaskConfig& settings, Arena& arena) {
+Source open_source(const TaskConfig& settings, const std::string& stage, Arena& arena) {
   if (settings.data.root.empty())
     throw InputError("the folder task needs a folder", "data.root",
                      "set data.root to a folder with train/CLASS/*.jpg or CLASS/*.jpg");
@@ -58,11 +58,12 @@ Source open_source(const TaskConfig& settings, Arena& arena) {
   Source source;
   std::error_code none;
   if (std::filesystem::is_regular_file(root, none)) {
-    root = data::stage_file(root, settings.data.stage);
+    root = data::stage_file(root, stage);
     source.archive = data::open_image_archive(root, arena);
-  } else if (!settings.data.stage.empty()) {
+  } else if (!stage.empty()) {
     throw InputError("data.stage copies single files, not a folder of images", "data.stage",
-                     "pack it into one file: lockstep data pack");
+                     "pack it with `lockstep data pack CONFIG.yaml --out IMAGES.zip`, and set data.root to "
+                     "IMAGES.zip");
   }
   source.layout = data::image_layout(root, source.in());
   return source;
@@ -94,7 +95,7 @@ void check_images(const TaskConfig& settings, data::FoundImages& images) {
 data::FoundImages images_of(const TaskConfig& settings, const std::string& root,
                             const std::vector<std::string>& classes, std::vector<std::string>& notes,
                             const data::ImageArchive* archive) {
-  auto images = data::find_images(root, data::class_folders(root, archive), classes, archive);
+  auto images = data::find_images(root, classes, archive);
   if (images.files.empty())
     throw InputError("there are no images in the class folders", base::printable(root, 4096),
                      "put .png, .jpg or .jpeg files there");
@@ -214,16 +215,6 @@ FolderSets folder_sets(const TaskConfig& settings, const Source& source) {
   return sets;
 }
 
-/// Only the evaluation set if it has a folder of its own.
-FolderSets folder_eval_set(const TaskConfig& settings, Arena& arena,
-                           const std::vector<std::string>& classes) {
-  const auto source = open_source(settings, arena);
-  if (source.layout.eval.empty()) return folder_sets(settings, source);
-  FolderSets sets{.classes = classes, .train = {}, .eval = {}, .notes = {}};
-  sets.eval = images_of(settings, source.layout.eval, classes, sets.notes, source.in());
-  return sets;
-}
-
 /// What each byte becomes by task.normalize, [3, 256]. `standard` looks at up to 1,000 of the images.
 at::Tensor folder_table(const TaskConfig& settings, const data::ImageList& train) {
   const auto& task = settings.task;
@@ -262,7 +253,7 @@ std::string identity_of(const SharedSet& set, const std::vector<std::string>& cl
 // tensors: names, ends, labels and places of the training and of the evaluation set, then the table, and the
 // archive's bytes
 SharedSet load(const TaskConfig& settings, Arena& arena) {
-  const auto sets = folder_sets(settings, open_source(settings, arena));
+  const auto sets = folder_sets(settings, open_source(settings, settings.data.stage, arena));
   SharedSet set;
   add_list(sets.train, set);
   add_list(sets.eval, set);
@@ -300,7 +291,11 @@ class FolderTask : public Task, public PackableTask {
   std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
                                             const NodeShare& node) override {
     const auto set = share_on_node(node, [&](Arena& arena) {
-      const auto sets = folder_eval_set(settings, arena, known.class_names);
+      const auto source = open_source(settings, settings.data.stage, arena);
+      const auto& own = source.layout.eval;
+      FolderSets sets{.classes = known.class_names, .train = {}, .eval = {}, .notes = {}};
+      if (own.empty()) sets = folder_sets(settings, source);
+      if (!own.empty()) sets.eval = images_of(settings, own, sets.classes, sets.notes, source.in());
       if (sets.classes != known.class_names)
         throw InputError("the folder's classes are not those of the checkpoint", settings.data.root,
                          format("give a folder with the classes {}",
@@ -319,25 +314,17 @@ class FolderTask : public Task, public PackableTask {
   int64_t pack(const TaskConfig& settings, const std::string& path) override {
     const auto root = base::find_path(settings.data.root);
     Arena arena;
-    const auto source = open_source(settings, arena);
+    const auto source = open_source(settings, /*stage=*/"", arena);
     if (source.archive) throw InputError("the images are already in one file", root, "name their folder");
-    std::vector<std::string> files, notes;
-    for (const auto& folder : {source.layout.train, source.layout.eval}) {
-      if (folder.empty()) continue;
-      for (const auto& file : images_of(settings, folder, data::class_folders(folder), notes, nullptr).files)
-        files.push_back(folder + "/" + file);
-    }
+    const auto sets = folder_sets(settings, source);
+    std::vector<std::string> files;
+    for (const auto* images : {&sets.train, &sets.eval})
+      for (const auto& file : images->files) files.push_back(images->root + "/" + file);
     const auto write = [&](const base::ByteSink& sink) {
-      bool failed = false;  // which the archive does not notice before its end
-      const base::ByteSink watched = [&](const void* data, size_t size) {
-        failed = true;
-        sink(data, size);
-        failed = false;
-      };
-      checkpoint::write_archive(watched, [&](caffe2::serialize::PyTorchStreamWriter& archive) {
+      checkpoint::write_archive(sink, [&](caffe2::serialize::PyTorchStreamWriter& archive, auto& failure) {
         std::vector<uint8_t> bytes;
         for (const auto& name : files) {
-          if (failed) break;
+          if (failure) break;
           const base::RegularFile file(name, "the image");
           bytes.resize(file.size());
           if (file.read_at(0, bytes.data(), bytes.size()) != bytes.size())
@@ -375,10 +362,7 @@ class FolderTask : public Task, public PackableTask {
 
  private:
   data::ImageTransform augmented(const TaskConfig& settings) const {
-    const auto asks = [&](const char* what) {
-      const auto& all = settings.task.augment;
-      return std::find(all.begin(), all.end(), what) != all.end();
-    };
+    const auto asks = [&](const char* what) { return std::ranges::count(settings.task.augment, what) > 0; };
     auto look = look_;
     look.augment = {.crop = asks("crop"), .flip = asks("flip")};
     look.seed = static_cast<uint64_t>(settings.seed);

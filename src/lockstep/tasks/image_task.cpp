@@ -40,10 +40,9 @@ SharedSet load_files(const ImageRecipe& recipe, const std::string& stage, Arena&
   SharedSet set;
   load_pair(files.train_images, files.train_labels, recipe.classes, stage, arena, set);
   load_pair(files.eval_images, files.eval_labels, recipe.classes, stage, arena, set);
-  if (set.tensors[0].sizes().slice(1) != set.tensors[2].sizes().slice(1)) {
+  if (set.tensors[0].sizes().slice(1) != set.tensors[2].sizes().slice(1))
     throw InputError("training and evaluation images differ in size",
                      files.train_images + " and " + files.eval_images, "scale them to one size first");
-  }
   return set;
 }
 
@@ -153,12 +152,11 @@ ImageRecipe idx(const TaskConfig& settings, Look look) {
   ImageRecipe recipe{
       .files = {}, .classes = task.classes, .normalize = task.normalize, .mean = task.mean, .std = task.std};
   if (look == Look::no) return recipe;
-  if (task.images.size() != 2 || task.labels.size() != 2) {
+  if (task.images.size() != 2 || task.labels.size() != 2)
     throw InputError(
         "the idx task needs two files of images and two of labels, for training and evaluation",
         "task.images, task.labels",
         "set images: [train-images.gz, eval-images.gz] and labels: [train-labels.gz, eval-labels.gz]");
-  }
   recipe.files = {data_path(settings, task.images[0]), data_path(settings, task.labels[0]),
                   data_path(settings, task.images[1]), data_path(settings, task.labels[1])};
   return recipe;

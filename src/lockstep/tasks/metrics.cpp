@@ -71,11 +71,10 @@ void ClassMetrics::add(const at::Tensor& output, const at::Tensor& target, at::A
                        const LossSum& loss) {
   const auto out = output.detach().to(at::kCPU, at::kFloat);
   const auto classes = static_cast<int64_t>(names_.size());
-  if (out.dim() != 2 || out.size(1) != classes) {
+  if (out.dim() != 2 || out.size(1) != classes)
     throw InputError(
         format("the model returns {} per sample, but the data has {} classes", words_of(out), classes), "",
         "give the model one output per class, or set task.classes to the model's");
-  }
   const auto truth = target.to(at::kCPU);
   const auto cells = truth * classes + out.argmax(1);
   confusion_ += at::bincount(cells, {}, classes * classes).view({classes, classes});
@@ -137,10 +136,9 @@ NumberMetrics::NumberMetrics(const LabelScale& scale, int64_t samples)
 void NumberMetrics::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
                         const LossSum& loss) {
   const auto out = output.detach().to(at::kCPU, at::kDouble);
-  if (out.sizes() != target.sizes()) {
+  if (out.sizes() != target.sizes())
     throw InputError(format("the model returns {} per sample, but the task predicts one", words_of(out)), "",
                      "give the model one output, or set task.kind: classification");
-  }
   const auto truth = target.to(at::kCPU, at::kDouble);
   const auto error = out - truth;
   sums_ += at::tensor({static_cast<double>(target.size(0)), error.square().sum().item<double>(),

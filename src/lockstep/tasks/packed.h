@@ -20,12 +20,13 @@ class PackableTask {
   virtual int64_t pack(const TaskConfig& settings, const std::string& path) = 0;
 };
 
-/// The permission bits of a copy: only users who can read all of these files can read it.
+/// The permission bits of a copy: only its owner can read it, unless everybody can read all of these files.
+/// Their group's members are not counted, since the copy may have another group.
 inline mode_t readable_as(const std::vector<std::string>& files) {
-  mode_t mode = 0644;
   struct stat facts {};
-  for (const auto& file : files) mode &= ::stat(file.c_str(), &facts) == 0 ? facts.st_mode | 0600 : 0600;
-  return mode;
+  for (const auto& file : files)
+    if (::stat(file.c_str(), &facts) != 0 || (~facts.st_mode & 0044) != 0) return 0600;
+  return 0644;
 }
 
 }  // namespace lockstep::tasks

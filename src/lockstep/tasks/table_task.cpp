@@ -128,11 +128,10 @@ Preprocessing preprocessing_for(const TableRecipe& recipe, const CsvTable& table
   treatment.std = at::ones({columns}, at::kDouble);
   if (recipe.normalize == "standard") standardise(train, treatment);
   if (recipe.normalize == "mean_std") {
-    if (static_cast<int64_t>(recipe.mean.size()) != columns) {
+    if (static_cast<int64_t>(recipe.mean.size()) != columns)
       throw InputError(
           format("task.mean has {} numbers, the table has {} features", recipe.mean.size(), columns),
           "task.mean", "give one number per feature in task.mean and in task.std");
-    }
     treatment.mean = at::tensor(recipe.mean, at::kDouble);
     treatment.std = at::tensor(recipe.std, at::kDouble);
   }
@@ -150,7 +149,8 @@ void apply(const Preprocessing& treatment, at::Tensor table) {
 
 CsvOptions options_for(const TableRecipe& recipe, const std::string& file) {
   auto options = recipe.csv;
-  if (data::is_array_file(file)) return options.header = data::has_named_arrays(file), options;
+  if (data::is_array_file(file))
+    return options.header = data::has_named_arrays(file), options.delimiter = ',', options;
   if (options.delimiter == ',') options.delimiter = find_delimiter(file);
   if (recipe.detect_header) {
     const auto first = first_csv_line(file, options.delimiter)[0];
@@ -231,7 +231,8 @@ Tree columns_of(const CsvTable& table, const std::vector<std::string>& header, c
       column = table.labels.is_floating_point() ? table.labels.flatten()
                                                 : column_of_texts(table.class_names, table.labels);
     auto name = header[i];
-    while (find(tree, name)) name += "_";  // neither is used
+    while (find(tree, name) || (name != header[i] && std::ranges::count(header, name) > 0))
+      name += "_";  // neither is used
     if (base::invalid_utf8(name) || name == "__metadata__")
       throw InputError(format("the column {} cannot have this name in a packed file", base::printable(name)),
                        file, "rename it");
@@ -248,11 +249,10 @@ SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Are
   const auto file = data::stage_file(recipe.file, stage);
   auto options = options_for(recipe, file);
   const auto table = read_csv(file, options, own_eval ? arena : scratch);
-  if (!recipe.names.empty() && recipe.names.size() != table.columns.size()) {
+  if (!recipe.names.empty() && recipe.names.size() != table.columns.size())
     throw InputError(format("the table has {} features, but this task has {}: {}", table.columns.size(),
                             recipe.names.size(), base::join(recipe.names, ", ")),
                      recipe.file, "give a file with these columns in this order and the label last");
-  }
   if (table.class_names.size() < 2 && !recipe.csv.numbers)
     throw InputError("every row has the same label: there is nothing to learn", recipe.file,
                      "set task.label to the column of the label, or add rows of another class");
@@ -271,10 +271,9 @@ SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Are
     train = table;
     eval = read_csv(eval_file, options, arena);
     notes.push_back(gaps_text(recipe.eval_file, eval));
-    if (eval.columns != train.columns) {
+    if (eval.columns != train.columns)
       throw InputError("the evaluation file has other columns than the training file", recipe.eval_file,
                        "give both the same columns in the same order, or leave task.eval_file empty");
-    }
   } else {
     const auto rows = stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.seed);
     train = part_of(table, rows.train, arena);
@@ -401,7 +400,8 @@ class TableTask : public Task, public PackableTask {
 
   int64_t pack(const TaskConfig& settings, const std::string& path) override {
     const auto recipe = recipe_(settings, Look::all);
-    const auto options = options_for(recipe, recipe.file);
+    auto options = options_for(recipe, recipe.file);
+    options.check_labels = false;  // training does it; an evaluation file may have few rows
     Arena arena;
     const auto table = read_csv(recipe.file, options, arena);
     auto header = first_csv_line(recipe.file, options.delimiter);

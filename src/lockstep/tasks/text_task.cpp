@@ -122,25 +122,33 @@ nlohmann::json packed_keys(const TaskConfig& settings, const TaskVocabulary& voc
           {"task.label", columns.label}};
 }
 
-/// The content of a packed file. InputError if it was packed for other keys.
-TokenFile packed_tokens(const TextFile& file, const nlohmann::json& keys, bool numbers, Arena& arena) {
+/// The content of a packed file, which fills in the columns that are empty. InputError if it was packed for
+/// other keys.
+TokenFile packed_tokens(const TextFile& file, const TaskConfig& settings, const TaskVocabulary& vocabulary,
+                        TextColumns& columns, std::vector<std::string>& notes, Arena& arena) {
   return read_tokens(file.path, arena, [&](const TokenFile& made, const nlohmann::json& about) {
-    for (const auto& [key, now] : keys.items())
-      if (const auto& was = about.at("keys").at(key); was != now)
-        throw InputError(format("{} is {}, but the texts were packed with {}", key, base::as_line(now),
-                                base::printable(base::as_line(was), 200)),
+    const auto& keys = about.at("keys");
+    if (columns.label.empty() || about.at("asked") == columns.label)  // -1, for example
+      keys.at("task.label").get_to(columns.label);
+    if (columns.texts.empty()) keys.at("task.text").get_to(columns.texts);
+    if (notes.empty()) notes.push_back(about.at("label"));  // of the first file
+    const auto wanted = packed_keys(settings, vocabulary, columns);
+    for (const auto& [key, now] : wanted.items())
+      if (const auto& was = keys.at(key); was != now)
+        throw InputError(key == "task.vocabulary"
+                             ? "the texts were packed with another vocabulary"
+                             : format("{} is {}, but the texts were packed with {}", key, base::as_line(now),
+                                      base::printable(base::as_line(was), 200)),
                          "", "");
-    if (made.tokens.targets.numel() != made.tokens.size() ||
-        made.tokens.targets.is_floating_point() != numbers)
+    if (made.tokens.targets.is_floating_point() != columns.numbers)
       throw InputError("the labels are damaged", "", "");
   });
 }
 
 /// The kept tokens of a file, or new ones, which are then kept. Adds a note.
 TokenFile tokens_of(const TextFile& file, const TaskConfig& settings, const TaskVocabulary& vocabulary,
-                    const TextColumns& columns, std::vector<std::string>& notes, Arena& arena) {
-  if (is_packed(file))
-    return packed_tokens(file, packed_keys(settings, vocabulary, columns), columns.numbers, arena);
+                    TextColumns& columns, std::vector<std::string>& notes, Arena& arena) {
+  if (is_packed(file)) return packed_tokens(file, settings, vocabulary, columns, notes, arena);
   const auto folder = cache_folder(settings, file.path);
   auto key = key_of(file, columns, vocabulary.digest, settings.task.max_length);
   const auto name = format("{}.{}.tokens", fs::path(file.path).filename().string(), key.substr(0, 12));
@@ -165,25 +173,18 @@ TokenFile tokens_of(const TextFile& file, const TaskConfig& settings, const Task
     keep_tokens(kept, key, file.path, made);
     notes.push_back(note + ", kept in " + kept);
   } catch (const std::exception& error) {
-    notes.push_back(format("{}, cannot be kept for the next run: {}: {} (set task.cache to another folder)",
-                           note, kept, error.what()));
+    const auto* const named = dynamic_cast<const InputError*>(&error);
+    notes.push_back(format("{}, cannot be kept for the next run: {}: {} ({})", note, kept, error.what(),
+                           named ? named->hint() : "set task.cache to another folder"));
   }
   return made;
 }
 
-/// Fills in the columns that are empty: find_label() chooses the label, and the others are texts.
+/// Fills in the columns that are empty, unless packed_tokens() will: find_label() chooses the label, and the
+/// others are texts.
 TextColumns complete(TextColumns columns, const TextFile& file, bool say_label,
                      std::vector<std::string>& notes) {
-  if (is_packed(file)) {
-    Arena unused;
-    read_tokens(file.path, unused, [&](const TokenFile&, const nlohmann::json& about) {
-      if (columns.label.empty() || about.at("asked") == columns.label)  // -1, for example
-        about.at("keys").at("task.label").get_to(columns.label);
-      if (columns.texts.empty()) about.at("keys").at("task.text").get_to(columns.texts);
-      if (say_label) notes.push_back(about.at("label"));
-    });
-    return columns;
-  }
+  if (is_packed(file)) return columns;
   const auto rows = data::open_rows(file.path, file.layout);
   const auto& names = rows->columns();
   const auto label = data::find_label(columns.label, names, rows->named(), columns.texts, file.path);
@@ -220,7 +221,8 @@ SharedSet read_on_first_rank(const TaskConfig& settings, const TextRecipe& recip
   columns = complete(columns, files[0], recipe.class_names.empty(), notes);
   SharedSet all;
   auto facts = nlohmann::json::array();
-  for (const auto& file : files) {
+  for (auto& file : files) {
+    if (is_packed(file)) file.path = data::stage_file(file.path, settings.data.stage);
     const auto made = tokens_of(file, settings, vocabulary, columns, notes, arena);
     const auto& [ids, starts, seconds, targets] = made.tokens;
     all.tensors.insert(all.tensors.end(), {ids, starts, seconds, targets});
@@ -277,10 +279,9 @@ std::vector<std::string> classes_of(const TextSets::File& train, const TextColum
   auto names = labels.sorted(places);
   const auto count = static_cast<int64_t>(names.size());
   if (wanted == 0 || count == wanted) return names;
-  if (count > wanted || !std::all_of(names.begin(), names.end(), is_integer)) {
+  if (count > wanted || !std::all_of(names.begin(), names.end(), is_integer))
     throw InputError(format("the file has {} classes, but task.classes is {}", count, wanted), train.path,
                      "the classes are " + base::printable(base::join(names, ", "), 200));
-  }
   return numbered(wanted);
 }
 
@@ -441,12 +442,11 @@ class TextTask : public Task, public PackableTask {
     const auto vocabulary = open_vocabulary(settings);
     std::vector<std::string> notes;
     Arena arena;
-    const auto columns = complete(recipe.columns, recipe.train, true, notes);
-    const auto label = notes[0];
+    auto columns = complete(recipe.columns, recipe.train, true, notes);
     const auto made = tokens_of(recipe.train, settings, vocabulary, columns, notes, arena);
     write_tokens(path, made,
                  {{"keys", packed_keys(settings, vocabulary, columns)},
-                  {"label", label},
+                  {"label", notes[0]},
                   {"asked", settings.task.label}},
                  readable_as({recipe.train.path}));
     return made.tokens.size();

@@ -117,20 +117,21 @@ bool is_trusted(const std::string& path, const std::string& texts) {
 // A file with correct checksums can still contain anything.
 bool is_sound(const TokenFile& made) {
   const auto& [ids, starts, seconds, targets] = made.tokens;
+  if (ids.dim() != 1 || starts.dim() != 1 || seconds.dim() != 1) return false;
   if (ids.scalar_type() != at::kInt || starts.scalar_type() != at::kLong || seconds.scalar_type() != at::kInt)
     return false;
   if (reinterpret_cast<uintptr_t>(ids.const_data_ptr()) % sizeof(int32_t) != 0) return false;
-  if (targets.scalar_type() != at::kFloat && targets.scalar_type() != at::kLong) return false;
   const int64_t rows = seconds.numel();
-  if (rows == 0 || starts.numel() != rows + 1 || (targets.numel() != 0 && targets.numel() != rows))
-    return false;
+  const bool classes = targets.scalar_type() == at::kLong && targets.sizes().equals({rows});
+  const bool numbers = targets.scalar_type() == at::kFloat && targets.sizes().equals({rows, 1});
+  if (rows == 0 || starts.numel() != rows + 1 || !(classes || numbers)) return false;
   if (made.first_seen.size() != made.names.size()) return false;
   const auto sizes = at::diff(starts);
   const bool whole = starts[0].item<int64_t>() == 0 && starts[rows].item<int64_t>() == ids.numel();
   const bool inside = starts.ge(0).logical_and(starts.le(ids.numel())).all().item<bool>();
   const bool ordered = whole && inside && sizes.ge(0).all().item<bool>() && ids.ge(0).all().item<bool>();
   if (!ordered || !seconds.ge(0).logical_and(seconds.le(sizes)).all().item<bool>()) return false;
-  return targets.is_floating_point() || targets.numel() == 0 ||
+  return numbers ||
          (targets.min().item<int64_t>() >= 0 && targets.max().item<int64_t>() < std::ssize(made.names));
 }
 
@@ -183,12 +184,11 @@ TokenFile tokenise(const std::string& path, const data::TextLayout& layout, cons
   }
   if (!chunk.lines.empty()) queue.put(std::move(chunk));
   queue.finish();
-  if (queue.seconds.empty()) {
+  if (queue.seconds.empty())
     throw InputError(made.left_out ? format("all {} rows have the label {}, which is left out", made.left_out,
                                             columns.left_out)
                                    : "the file has no rows of data",
                      path, "give a file with one sample per row");
-  }
   made.tokens = {at::tensor(queue.ids, at::kInt),
                  at::tensor(queue.starts, at::kLong),
                  at::tensor(queue.seconds, at::kInt),
@@ -230,7 +230,9 @@ TokenFile read_tokens(const std::string& path, Arena& arena,
   try {
     const checkpoint::MappedFile file(path, "the packed texts", kPackAgain);
     const auto tree = checkpoint::map_safetensors(file);
-    const auto tensor = [&](const char* name) { return as_tensor(get(tree, name), name); };
+    const auto tensor = [&](const char* name) {
+      return lockstep::find(tree, name).value_or(at::empty(0)).toTensor();
+    };
     const auto text = tensor("about");
     const auto about = base::parse_json({static_cast<const char*>(text.const_data_ptr()), text.nbytes()});
     if (about.at("version") != kVersion)
@@ -254,9 +256,11 @@ std::optional<TokenFile> find_kept_tokens(const std::string& path, const std::st
                                           const std::string& texts) try {
   if (!is_trusted(path, texts)) return std::nullopt;
   Arena arena;
-  return read_tokens(path, arena, [&](const TokenFile&, const nlohmann::json& about) {
+  auto found = read_tokens(path, arena, [&](const TokenFile&, const nlohmann::json& about) {
     if (about.at("key") != key) throw InputError("the tokens are from other texts", path, "");
   });
+  found.tokens.ids = found.tokens.ids.clone();  // the file may be deleted or replaced during the run
+  return found;
 } catch (const std::exception&) {
   return std::nullopt;  // no file, or a damaged one
 }

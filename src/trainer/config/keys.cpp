@@ -123,7 +123,7 @@ const std::vector<Key> kKeys = {
     {KEY(task.class_weights), "balanced = more weight for rare classes", {.choices = {"none", "balanced"}}},
     {KEY(task.options), "options of cartpole or your own task, passed unchanged as strings", {.use = kTask}},
 
-    {KEY(data.root), "the data set's folder; empty = the task's own", {.path = true, .own_path = true}},
+    {KEY(data.root), "the data set's folder or archive; empty = the task's own", {.path = true, .own_path = true}},
     {KEY(data.batch_size), "samples in each rank's batch", {.min = 1, .max = kMaxCount}},
     {KEY(data.shuffle), "a new order of samples each epoch"},
     {KEY(data.drop_last),

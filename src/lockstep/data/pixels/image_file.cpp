@@ -343,10 +343,9 @@ void ImageReader::check(Bytes bytes, const std::string& path) {
 }
 
 at::Tensor read_png(const std::string& path, int64_t channels) {
-  if (channels != 1 && channels != 3) {
+  if (channels != 1 && channels != 3)
     throw InputError(format("a PNG cannot be read into {} channels", channels), path,
                      "give the images as an IDX file");
-  }
   Pixels image;
   with_file(path, [&](base::RegularFile& file) {
     std::vector<uint8_t> bytes;

@@ -26,9 +26,8 @@ int64_t Labels::number(std::string_view text, const Where& where) {
   if (name == last_) return last_number_;
   const std::string raw = name;
   // 1, 01 and 1.0 are one class.
-  if (const auto value = as_number(name); value && std::abs(*value) < 1e15 && *value == std::floor(*value)) {
+  if (const auto value = as_number(name); value && std::abs(*value) < 1e15 && *value == std::floor(*value))
     name = format("{}", static_cast<int64_t>(*value));
-  }
   auto found = numbers_.find(name);
   if (found == numbers_.end()) found = add(name, where);
   last_ = raw;
@@ -76,22 +75,19 @@ std::vector<std::string> Labels::sorted(std::vector<int64_t>& place) const {
 
 std::map<std::string, int64_t>::iterator Labels::add(const std::string& name, const Where& where) {
   if (name.empty()) throw InputError("the label is missing", where(), "fill it in, or remove the row");
-  if (const auto value = as_number(name); value && !std::isfinite(*value)) {
+  if (const auto value = as_number(name); value && !std::isfinite(*value))
     throw InputError(format("{} '{}' is not a class", subject_, base::printable(name)), where(),
                      "write a name or a finite number, or remove the row");
-  }
-  if (!open_) {
+  if (!open_)
     throw InputError(format("{} '{}' is not one of the {} classes {}", subject_, base::printable(name),
                             names_.size(), base::printable(base::join(names_, ", "))),
                      where(),
                      training_ ? "remove the row, or add such rows to the training set" : "see task.classes");
-  }
-  if (names_.size() == most_) {
+  if (names_.size() == most_)
     throw InputError(format("{} has more than {} different values: is this column a class?", subject_, most_),
                      where(),
                      "set task.label to the label's column, task.kind: regression to predict a number, or "
                      "task.ignore to leave the column out");
-  }
   names_.push_back(name);
   return numbers_.emplace(name, names_.size() - 1).first;
 }

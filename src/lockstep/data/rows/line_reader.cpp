@@ -80,11 +80,10 @@ bool LineReader::refill() {
   end_ -= begin_;
   begin_ = 0;
   if (end_ == buffer_.size()) {
-    if (buffer_.size() >= kLongestLine) {
+    if (buffer_.size() >= kLongestLine)
       throw InputError(format("a line is longer than {} MiB: is this a text file?", kLongestLine >> 20),
                        format("{}:{}", source_.path(), number_ + 1),
                        "give a CSV file whose lines end in LF or CRLF");
-    }
     buffer_.resize(2 * buffer_.size());
   }
   const size_t got = source_.read(buffer_.data() + end_, buffer_.size() - end_);

@@ -176,9 +176,8 @@ int pack_set(const std::vector<std::string>& args) {
   int64_t samples = 0;
   try {
     samples = packable->pack(settings.for_task(), out);
-  } catch (const InputError&) {
-    throw;
   } catch (const Error& error) {
+    if (!base::is_leftover(fs::path(error.where()).filename())) throw;  // not about writing
     throw InputError(error.what(), out, "free disk space, or choose another place with --out");
   }
   output::line(format("packed {} samples in {}, {:.1f} MB", samples, out,
