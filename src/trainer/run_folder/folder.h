@@ -113,8 +113,7 @@ class HeldFolder {
   /// Writes a file of the folder whole or not at all. Throws FolderLost instead of putting it in place.
   void write_whole(const std::string& name, const std::function<void(const base::ByteSink&)>& write);
 
-  /// The thread also calls this at each heartbeat, and with true within a second of wake_heartbeat(); nullptr
-  /// ends that.
+  /// The thread also calls this at each heartbeat, with true soon after wake_heartbeat(), until nullptr.
   void on_heartbeat(std::function<void(bool)> action);
   void wake_heartbeat();
 
@@ -127,7 +126,7 @@ class HeldFolder {
   std::condition_variable changed_;
   bool ended_ = false, wanted_ = false;
   std::mutex action_mutex_;  // held while the action runs
-  std::function<void()> action_;
+  std::function<void(bool)> action_;
   std::thread thread_;  // last: it uses all of the above
 };
 
