@@ -11,18 +11,6 @@ from paths import BUILD, PYTHON, ROOT, cores
 from steps import say
 
 
-@contextlib.contextmanager
-def busy(number):
-    """That many processes that do nothing but spin."""
-    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
-    try:
-        yield
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
-
-
 def commands_for(test):
     """The commands that run that test, or []."""
     if test.startswith("tests/e2e/"):
@@ -43,7 +31,9 @@ def run(test, times):
         say(f"error: there is no test {test}")
         return False
     good, longest, begin = 0, 0, time.monotonic()
-    with busy(2 * cores()):
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 * cores()):
+            stack.callback(subprocess.Popen([sys.executable, "-c", "while True: pass"]).kill)
         for number in range(1, times + 1):
             before = time.monotonic()
             for command in commands:
