@@ -361,7 +361,7 @@ class Launchers : public ::testing::Test {
     Allocation given;
     given.nodes = {{"n1", 8, 2, 0}, {"n2", 8, 2, 0}};
     given.components = components_;
-    const Layout layout{2, 4, ranks_per_node, 4, 8, 8};
+    const Layout layout{nodes_, 4, ranks_per_node, cores_per_rank_, 8, 8};
     return base::join(choose_launcher({*job, given, layout, true, relaunches, "agent", own_cores_},
                                       environment_, fake_.command())
                           .words,
@@ -371,7 +371,7 @@ class Launchers : public ::testing::Test {
   test::TempFolder folder_;
   std::string path_;
   Environment environment_;
-  int64_t components_ = 1, own_cores_ = 0;
+  int64_t components_ = 1, own_cores_ = 8, nodes_ = 2, cores_per_rank_ = 4;
   Fake fake_;
 };
 
@@ -395,9 +395,15 @@ TEST_F(Launchers, OpenMpiGetsTheWordsOfItsVersion) {
   environment_["LOCKSTEP_NODEFILE"] = "left";
   EXPECT_TRUE(test::has(words(false, "mpirun (Open MPI) 4.1.4", 2), "--hostfile left "));
   environment_.erase("LOCKSTEP_NODEFILE");
-  own_cores_ = 9;  // of 8 that the job was given
-  EXPECT_TRUE(test::has(words(false, "mpirun (Open MPI) 4.1.4", 2), "--map-by ppr:2:node --bind-to none "));
+  for (const int cores : {9, 0}) {  // of 8 that the job was given; 0 = unknown
+    own_cores_ = cores;
+    EXPECT_TRUE(test::has(words(false, "mpirun (Open MPI) 4.1.4", 2), "--map-by ppr:2:node --bind-to none "));
+  }
+  cores_per_rank_ = 1;
+  EXPECT_TRUE(test::has(words(false, "mpirun (Open MPI) 4.1.4", 0), "--bind-to none "));
   own_cores_ = 8;
+  EXPECT_FALSE(test::has(words(false, "mpirun (Open MPI) 4.1.4", 0), "--bind-to"));
+  cores_per_rank_ = 4;
   fake_.answers["error-nonzero-status"] = "!unknown";
   const auto five = words(false, "mpirun (Open MPI) 5.0.11", 4);
   EXPECT_TRUE(test::has(five, "abort-nonzero-status=0 --map-by ppr:4:node:oversubscribe --bind-to none"));
@@ -416,12 +422,15 @@ TEST_F(Launchers, PalsAndHydraGetTheirs) {
   environment_["HYDRA_BOOTSTRAP"] = "ssh";
   EXPECT_EQ(of_hydra() + environment_["HYDRA_LAUNCHER"], "mpiexec -n 4 -ppn 2 -f nodes");
   environment_["CUDA_VISIBLE_DEVICES"] = "2,3";
-  EXPECT_EQ(of_hydra(0), "mpiexec -n 4 -f nodes") << "it counts the file's lines";
-  EXPECT_FALSE(environment_.contains("CUDA_VISIBLE_DEVICES")) << "it would give them to every node";
+  EXPECT_EQ(of_hydra(0), "env -u CUDA_VISIBLE_DEVICES mpiexec -n 4 -f nodes") << "it counts the file's lines";
+  nodes_ = 1;
+  EXPECT_EQ(of_hydra(0), "mpiexec -n 4 -f nodes");
+  nodes_ = 2;
   environment_.erase("HYDRA_BOOTSTRAP");
   add("pbs_tmrsh");
   of_hydra();
   EXPECT_EQ(environment_["HYDRA_LAUNCHER"] + environment_["HYDRA_LAUNCHER_EXEC"], "rshagent");
+  EXPECT_EQ(environment_["HYDRA_LAUNCHER_AUTOFORK"], "0") << "PBS would not set them on the first node";
 }
 
 }  // namespace

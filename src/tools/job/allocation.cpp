@@ -158,7 +158,7 @@ int64_t own_cores() {
     if (CPU_ISSET(cpu, &mask))
       cores.insert(
           base::first_line(format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu)));
-  return std::ssize(cores);
+  return cores.contains("") ? 0 : std::ssize(cores);
 }
 
 // ---- Slurm ----

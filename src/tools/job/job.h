@@ -62,7 +62,7 @@ Allocation pbs_allocation(const Environment& environment, const Environment& rec
 int64_t threads_per_core(const Environment& settings, int64_t counted,
                          const std::string& cpu_folder = "/sys/devices/system/cpu");
 
-/// That this process may use.
+/// That this process may use; 0 = unknown.
 int64_t own_cores();
 
 struct Layout {
