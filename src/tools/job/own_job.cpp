@@ -414,18 +414,20 @@ class PbsJob : public OwnJob {
   // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.
   Environment settings_to_pass() const {
     static const Words kOwn = {"LOCKSTEP_*", "CONFIG", "SET", "PBS_ARRAY_INDEX"};
-    static const Words kOfPbs = {
-        "PBS_O_*",   "PBS_ENV*", "PBS_JOB*", "PBS_NODE*",       "PBS_TASK*",           "PBS_MOM*",
-        "PBS_QUEUE", "TMPDIR",   "NCPUS",    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"};
+    static const auto kOfThisJob = base::split(
+        "PBS_O_*,PBS_ENV*,PBS_JOB*,PBS_NODE*,PBS_TASK*,PBS_MOM*,PBS_QUEUE,TMPDIR,NCPUS,OMP_NUM_THREADS,"
+        "CUDA_VISIBLE_DEVICES,LOCKSTEP_SCRIPT,LOCKSTEP_NODEFILE",
+        ',');
     std::set<std::string> given;
     for (const auto& entry : base::split(value(record_, "Variable_List"), ','))
       given.insert(entry.substr(0, entry.find('=')));
     Environment all;
     for (const auto& [name, setting] : environment_) {
-      const bool is_own = !setting.empty() && base::is_among(name, kOwn) && name != "LOCKSTEP_SCRIPT";
+      const bool is_own = !setting.empty() && base::is_among(name, kOwn);
       const bool is_name =
           std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_'; });
-      if ((is_own || (given.contains(name) && is_name)) && !base::is_among(name, kOfPbs)) all[name] = setting;
+      if ((is_own || (given.contains(name) && is_name)) && !base::is_among(name, kOfThisJob))
+        all[name] = setting;
     }
     return all;
   }
