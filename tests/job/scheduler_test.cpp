@@ -96,10 +96,12 @@ TEST(Slurm, KnowsWhatTheJobCostAndHowToSubmitItAgain) {
   EXPECT_EQ(slurm->joules(), 120);
   EXPECT_EQ(slurm->submit_line({"c d"}), "cd $'/a b' && sbatch $'/a b/x.sh' $'c d'");
   EXPECT_EQ(slurm->submit_line({"other"}), "cd $'/a b' && sbatch $'/a b/x.sh c d'");
-  fake.answers["SubmitLine"] = "sbatch -N2 --export=TOKEN=x,https_proxy=http://me:pw@h:1,CONFIG=a x.sh c d\n";
+  fake.answers["SubmitLine"] =
+      "sbatch -N2 --export=TOKEN=x,https_proxy=http://me:pw@h:1,SET=a=b, pw=x x.sh c d\n";
   environment["SLURM_ARRAY_TASK_ID"] = "3";
-  EXPECT_EQ(slurm->submit_line({"c d"}),
-            "cd $'/a b' && sbatch --array=3 -N2 --export=TOKEN=...,https_proxy=...,CONFIG=a x.sh $'c d'");
+  EXPECT_EQ(
+      slurm->submit_line({"c d"}),
+      "cd $'/a b' && sbatch --array=3 -N2 --export=TOKEN=...,https_proxy=...,SET=a=b, pw=... x.sh $'c d'");
   fake.answers["SubmitLine"] = "sbatch -a 0-7%2 x.sh\nsbatch -a 0-7%2 x.sh\n";
   EXPECT_EQ(slurm->submit_line({}), "cd $'/a b' && sbatch --array=3 x.sh");
   fake.answers["scontrol show job"] = "!Unable to contact slurm controller";
@@ -286,7 +288,7 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
                              {"PBS_NODEFILE", folder.write("nodes", "node1\n")},
                              {"PBS_O_WORKDIR", folder.path().string()},
                              {"LOCKSTEP_SCRIPT", folder.write("my job", "true\n")},
-                             {"SET", "a b"},
+                             {"SET", "a=1 b.c=2"},
                              {"TOKEN", "x y"}};
   std::set<std::string> asked;
   std::string script, more;
@@ -303,15 +305,17 @@ TEST(Pbs, ContinuesTheRunWhenItsServerIsBack) {
     answer.status = 0;
     answer.output = command == "qsub" ? "101.server\n"
                                       : "Job Id: 100.server\n    run_count = 2\n"
-                                        "    Submit_arguments = -v TOKEN=x y,SET=a b my job\n" +
+                                        "    Submit_arguments = -v TOKEN=x y,SET=a=1 b.c=2 my job\n" +
                                             more;
     return answer;
   };
   const auto pbs = make_job(environment, run, std::chrono::milliseconds(20));
   pbs->allocation();
   EXPECT_EQ(pbs->restarts(), 1);
+  pbs->keep_only({}, {"node2"});
   EXPECT_EQ(pbs->continue_run(), "101.server");
-  const auto line = "cd " + folder.path().string() + " && qsub -v TOKEN=...,SET=$'a b' my job";
+  EXPECT_FALSE(test::has(script, environment.at("LOCKSTEP_NODEFILE"))) << "it is this job's";
+  const auto line = "cd " + folder.path().string() + " && qsub -v TOKEN=...,SET=$'a=1 b.c=2' my job";
   EXPECT_TRUE(test::has(script, "export LOCKSTEP_SUBMITTED=" + cluster::quoted(line))) << script;
   environment["LOCKSTEP_RESTART"] = "1";
   environment["LOCKSTEP_SUBMITTED"] = line;

@@ -35,27 +35,28 @@ int64_t seconds_between(const Environment& fields, const char* begin, const char
   return std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(*to - *from).count());
 }
 
-// A log may be readable by others, and the values of variables are not. The line has lost its quotes.
+// A log may be readable by others, and the values of variables are not. The line has lost its quotes, so a
+// value may have blanks and commas, as the environment tells.
 std::string without_values(std::string line, const Environment& environment) {
   static const Words kShown = {"LOCKSTEP_*", "CONFIG", "SET", "RUN", "BENCH", "EXERCISE", "OWN_PROGRAM"};
-  for (const auto& [name, setting] : environment) {
-    const auto at = setting.empty() ? std::string::npos : line.find(name + "=" + setting);
-    if (at != std::string::npos && (at == 0 || contains(" ,=v", line.substr(at - 1, 1))))
-      line.replace(at + name.size() + 1, setting.size(),
-                   base::is_among(name, kShown) ? cluster::quoted(setting) : "...");
-  }
-  for (size_t sign = 1; (sign = line.find('=', sign)) != std::string::npos; ++sign) {
+  for (size_t sign = 0; (sign = line.find('=', sign + 1)) != std::string::npos;) {
     constexpr const char* kLower = "abcdefghijklmnopqrstuvwxyz";
     const auto word = line.rfind(' ', sign) + 1;  // npos + 1 is 0
     const auto before = line.substr(0, word);
     const bool is_list = line.compare(word, 9, "--export=") == 0 || line.compare(word, 2, "-v") == 0 ||
-                         before.ends_with("-v ") || before.ends_with("--export ");
-    auto at = std::max(line.find_last_of(" ,=", sign - 1) + 1, word);
-    if (line.compare(at, 2, "-v") == 0) at += 2;
-    const auto name = line.substr(at, sign - at);
+                         before.ends_with("-v ") || before.ends_with("--export ") || before.ends_with(", ");
+    auto begin = std::max(line.find_last_of(" ,=", sign - 1) + 1, word);
+    if (line.compare(begin, 2, "-v") == 0) begin += 2;
+    const auto name = line.substr(begin, sign - begin);
     const bool is_variable = is_list ? name != "--export" : name.find_first_of(kLower) == name.npos;
-    if (!name.empty() && is_variable && !base::is_among(name, kShown))
-      line.replace(sign + 1, std::min(line.find_first_of(" ,", sign), line.size()) - sign - 1, "...");
+    if (name.empty() || !is_variable) continue;
+    const auto known = value(environment, name);
+    const auto least = line.compare(sign + 1, known.size(), known) == 0 ? known.size() : 0;
+    const auto size = std::min(line.find_first_of(" ,", sign + 1 + least), line.size()) - sign - 1;
+    const auto shown =
+        base::is_among(name, kShown) ? cluster::quoted(line.substr(sign + 1, size)) : std::string("...");
+    line.replace(sign + 1, size, shown);
+    sign += shown.size();
   }
   return line;
 }
