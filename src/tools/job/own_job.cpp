@@ -176,7 +176,7 @@ class SlurmJob : public OwnJob {
   std::optional<std::string> continue_run() override {
     const auto answer = ask_again({"scontrol", "requeue", own_name()}, true);
     if (answer.good()) return "";
-    log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
+    if (!signal_waits()) log::warning(cluster::trouble_of("scontrol requeue", answer));
     return std::nullopt;
   }
 
@@ -188,7 +188,8 @@ class SlurmJob : public OwnJob {
   }
 
   int daemon_port() override {
-    return static_cast<int>(number_after(run({"scontrol", "show", "config"}).output, "SlurmdPort"));
+    return static_cast<int>(
+        number_after(ask_again({"scontrol", "show", "config"}, true).output, "SlurmdPort"));
   }
 
   bool answers() override { return !record().empty(); }
@@ -331,7 +332,7 @@ class PbsJob : public OwnJob {
     const auto fields = is_past ? record_soon() : record(id());
     if (value(fields, "substate").starts_with("6")) return Fate::restarts;
     const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
-    if (is_past && fields.empty()) return Fate::unknown;
+    if (fields.empty()) return Fate::unknown;
     if (is_past && !was_deleted) return Fate::ended;
     return was_deleted || value(record_, "Rerunable") == "False" ? Fate::cancelled : Fate::perhaps_restarts;
   }
@@ -375,7 +376,7 @@ class PbsJob : public OwnJob {
                    " before you resubmit");
       return kPerhaps;
     }
-    log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
+    if (!signal_waits()) log::warning(cluster::trouble_of("qsub", answer));
     return std::nullopt;
   }
 
