@@ -175,6 +175,7 @@ class RanksRun {
     // a process that the launcher left may keep the pipe open
     const auto until = Clock::now() + (ended_by_ != 0 ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
+    if (ended_by_ != 0) status_ = 128 + ended_by_;  // mpirun handles the signal, and has a status of its own
     const auto kills = memory_kills(memory_mark());
     const auto killed = kills.count - kills_before;
     if (killed <= 0 || (kills.is_guess && !memory_line_.empty())) return {status_, memory_line_};
@@ -307,8 +308,8 @@ class RanksRun {
     if (!is_idle && !(errors_since_ && now - *errors_since_ > 5s)) return;
     ended_by_ = ended_by_ == 0 ? SIGTERM : SIGKILL;  // it removes its files after the first
     next_look_ = now + 2s;
-    say(format("the ranks have ended but {0} has not: sending SIG{1} to {0}", plan_.launcher.words[0],
-               ended_by_ == SIGTERM ? "TERM" : "KILL"));
+    say(format("the ranks have ended but their launcher has not: sending SIG{} to it",
+               ::sigabbrev_np(ended_by_)));
     ::kill(child_, ended_by_);
     if (ended_by_ == SIGKILL)
       for (const auto process : descendants(signals_.others)) ::kill(process, SIGKILL);
