@@ -114,7 +114,10 @@ bool JobWatch::is_over() const {
   const bool is_unknown = kind == JobState::unknown, is_gone = is_unknown || kind == JobState::gone;
   const auto waited = Clock::now() - since_;
   if (record.status) return is_gone || (kind != JobState::queued && waited > limits_.silent);
-  return is_gone && waited > (is_unknown ? limits_.unknown : limits_.over);
+  if (!is_gone || waited <= (is_unknown ? limits_.unknown : limits_.over)) return false;
+  // a run that is running keeps a job that the scheduler has lost
+  const auto report = is_unknown ? report_on(folder) : std::nullopt;
+  return !report || report->exit_status != run_folder::kRunning;
 }
 
 namespace {
@@ -314,7 +317,7 @@ int wait_for_sweep(const Submission& submission) {
                           end_in_words(watch, log)));
     }
     const auto now = counts(watches);
-    pause = pause_after(now != shown, pause);
+    pause = std::max<std::chrono::milliseconds>(pause_after(now != shown, pause), watches.size() * 10ms);
     console.progress(shown = now);
     poll.query(watches);
   }
