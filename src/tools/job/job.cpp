@@ -53,15 +53,16 @@ std::vector<std::string> lines_of(const std::string& file) {
   return lines;
 }
 
-// What the host answers in time: 2 = it accepts a connection, 1 = it refuses it, 0 = nothing.
+// What the host answers in time: 2 = it accepts a connection, 1 = it refuses it, 0 = nothing; -1 = an unknown
+// name or a lack of sockets, which says nothing about the host.
 int contact(const std::string& host, int port, std::chrono::milliseconds limit) {
   addrinfo wanted{}, *list = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
-  // a name that is unknown here, or a lack of sockets, says nothing about the node
-  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return 2;
+  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return -1;
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(list, &::freeaddrinfo);
   const base::Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket || ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0) return 2;
+  if (!socket) return -1;
+  if (::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0) return 2;
   int error = errno;
   socklen_t size = sizeof error;
   pollfd ready{socket.number(), POLLOUT, 0};
@@ -411,43 +412,53 @@ class Job {
 
   std::vector<std::string> errors() const { return lines_of(errors_file(relaunches_)); }
 
-  // What each node answers at the port of the scheduler's daemon.
-  std::map<std::string, int> contacts(const Words& nodes) const {
-    std::vector<std::future<int>> answers;
-    for (const auto& host : nodes)
-      answers.push_back(std::async([this, host] {
-        if (contact(host, port_, node_timeout_) == 2) return 2;
-        std::this_thread::sleep_for(2s);  // the daemon may be restarting
-        return contact(host, port_, node_timeout_);
-      }));
+  // What each node answers at the port of the scheduler's daemon. One that answers less than at the job's
+  // start is asked again: the network may be slow, and a daemon that restarts refuses for some seconds.
+  std::map<std::string, int> contacts() const {
+    std::map<std::string, std::future<int>> answers;
+    for (const auto& [host, before] : contacts_)
+      answers[host] = std::async([this, host, before] {
+        for (const auto start = std::chrono::steady_clock::now();; std::this_thread::sleep_for(2s)) {
+          const int answer = contact(host, port_, node_timeout_);
+          const auto limit = 2s + (answer == 1 ? 6 : 1) * node_timeout_;
+          if (answer >= before || std::chrono::steady_clock::now() - start >= limit) return answer;
+        }
+      });
     std::map<std::string, int> all;
-    for (size_t i = 0; i < nodes.size(); ++i) all[nodes[i]] = answers[i].get();
+    for (auto& [host, answer] : answers) all[host] = answer.get();
     return all;
   }
 
   // While all nodes work, so that a firewall is not taken for a lost node.
   void look_at_nodes() {
+    if (as_world_ == 0) return;
     const auto here = short_name(launch::read_host_facts({}).host);
-    Words names;
-    for (const auto& [name, cpus, tasks, gpus] : allocation_.nodes)
-      if (!name.empty() && name != value(environment_, "SLURMD_NODENAME") && short_name(name) != here)
-        names.push_back(name);
-    if (as_world_ == 0 || names.empty()) return;
+    for (const auto& node : allocation_.nodes)
+      if (!node.name.empty() && node.name != value(environment_, "SLURMD_NODENAME") &&
+          short_name(node.name) != here)
+        contacts_[node.name] = 0;
+    const auto nodes = contacts_.size();
+    if (nodes == 0) return;
     port_ = job_->daemon_port();
-    if (port_ > 0) contacts_ = contacts(names);
-    std::erase_if(contacts_, [](const auto& node) { return node.second == 0; });
-    if (contacts_.size() < names.size())
-      say(format("warning: {} of {} other nodes do not respond at port {}: their loss would not be noticed",
-                 names.size() - contacts_.size(), names.size(), port_));
+    if (port_ > 0) contacts_ = contacts();
+    std::erase_if(contacts_, [](const auto& node) { return node.second <= 0; });
+    if (contacts_.size() < nodes)
+      say(format("warning: {} of {} other nodes do not respond at {}: their loss would not be noticed",
+                 nodes - contacts_.size(), nodes,
+                 port_ > 0 ? format("port {}", port_) : "an unknown port (scontrol show config failed)"));
   }
 
-  // A node is lost if it does not answer as it did. If none does, this node's own network may be down.
+  // If no other node answers, or several nodes do but all refuse, the reason may be this node's network or a
+  // restart of all daemons.
   Words find_lost_nodes() {
-    Words names, lost;
-    for (const auto& [name, answer] : contacts_) names.push_back(name);
-    for (const auto& [name, answer] : contacts(names))
-      if (answer < contacts_[name]) lost.push_back(name);
-    if (!lost.empty() && lost.size() == names.size() && !job_->answers()) {
+    Words lost;
+    bool all_refuse = contacts_.size() > 1;
+    for (const auto& [name, answer] : contacts()) {
+      if (answer >= 0 && answer < contacts_[name]) lost.push_back(name);
+      all_refuse = all_refuse && answer == 1;
+    }
+    if (lost.empty() || all_refuse) return {};
+    if (lost.size() == contacts_.size() && !job_->answers()) {
       say("neither the scheduler nor another node responds to this node, so no node counts as lost");
       return {};
     }
@@ -515,9 +526,11 @@ class Job {
     return newest;
   }
 
+  // If rank 0 was killed, its status has a step of some seconds before.
   int64_t last_step() const {
     try {
-      return run_.empty() ? 0 : run_folder::read_status(run_).step;
+      const auto status = run_.empty() ? run_folder::RunStatus() : run_folder::read_status(run_);
+      return status.state == run_folder::RunState::running ? saved_step().value_or(0) : status.step;
     } catch (const Error&) {  // the lost node may have damaged it
       return 0;
     }
