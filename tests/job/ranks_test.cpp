@@ -18,6 +18,12 @@ namespace {
 using test::has;
 using namespace std::chrono_literals;
 
+void unblock_signals() {
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
 TEST(Signals, KeepTheSigtermThatEndsAJob) {
   Signals signals;
   signals.note(SIGUSR1);
@@ -25,7 +31,7 @@ TEST(Signals, KeepTheSigtermThatEndsAJob) {
   EXPECT_EQ(signals.stop.job_seconds, -1);
   signals.note(SIGTERM);
   signals.note(SIGUSR1);
-  Signals::release();
+  unblock_signals();
   EXPECT_EQ(signals.stop.signal, SIGTERM);
   EXPECT_GE(signals.stop.job_seconds, 0);
 }
@@ -43,7 +49,7 @@ class Started : public ::testing::Test {
     plan_.words = {script};
     plan_.environment = environment;
     const auto end = run_ranks(*job, signals, plan_);
-    Signals::release();
+    unblock_signals();
     stop_ = signals.stop;
     return end;
   }

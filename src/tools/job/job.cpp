@@ -162,9 +162,6 @@ class Job {
     is_chain_ = !value(environment_, "LOCKSTEP_LINK").empty();
     const auto kept = value(environment_, "LOCKSTEP_RUN_FILE");
     keeps_run_file_ = !kept.empty();
-    if (is_chain_ && !keeps_run_file_)
-      throw InputError("an older version of lockstep has submitted this chain", "LOCKSTEP_LINK",
-                       "cancel its other jobs and submit it again, which continues the run");
     run_file_ = keeps_run_file_ ? fs::absolute(kept).string() : own_file("run");
     record("file", run_file_);
     prepare(true);
@@ -567,15 +564,11 @@ class Job {
   // ---- the other commands ----
 
   int eval(std::vector<std::string> words) {
-    auto run = words.empty() ? base::first_line(value(environment_, "LOCKSTEP_RUN_FILE")) : words[0];
-    if (!words.empty()) words.erase(words.begin());
-    if (run.empty() || !fs::exists(base::find_path(run + "/config.yaml"), none_))
-      throw InputError(run.empty() ? "missing argument RUN_FOLDER" : "not a run folder (no config.yaml)", run,
-                       "pass a run folder");
+    if (words.empty()) words = {base::first_line(value(environment_, "LOCKSTEP_RUN_FILE"))};
+    if (words[0].empty()) throw InputError("missing argument RUN_FOLDER", "", "pass a run folder");
     prepare(false);
-    std::vector<std::string> all = {program_, "eval", run + "/config.yaml", "--checkpoint", run};
-    all.insert(all.end(), words.begin(), words.end());
-    return run_once(all);
+    words.insert(words.begin(), {program_, "eval"});
+    return run_once(words);
   }
 
   int bench(std::vector<std::string> words) {
@@ -668,7 +661,7 @@ std::vector<std::string> settings_in(const std::string& text) {
 int run_job(const std::vector<std::string>& words, Signals& signals, const std::string& program) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process adopts what a launcher leaves
   const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (words.empty() || is_help(words[0]) || (words.size() > 1 && is_help(words[1]) && words[0] != "check")) {
+  if (words.empty() || is_help(words[0]) || (words.size() > 1 && is_help(words[1]))) {
     output::print(
         "lockstep job: runs in a job script: starts ranks, forwards signals, restarts\n\n"
         "usage: lockstep job ACTION [arguments]\n\n"
@@ -676,24 +669,14 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
         "  train [CONFIG.yaml]  lockstep train, restarted if it lost ranks or stopped early\n"
         "  eval [RUN_FOLDER]    lockstep eval\n"
         "  bench [NAME]         lockstep bench\n"
-        "  check [EXERCISE]     lockstep check, on this node\n"
         "  run PROGRAM          your own program on every rank\n\n"
         "further arguments go to that command or program:\n"
         "  lockstep job train configs/mnist.yaml --resume auto\n");
     return kDone;
   }
-  if (const Words all = {"train", "eval", "bench", "check", "run"}; std::ranges::count(all, words[0]) == 0)
+  if (const Words all = {"train", "eval", "bench", "run"}; std::ranges::count(all, words[0]) == 0)
     throw InputError(format("unknown action '{}'", base::printable(words[0])), "lockstep job",
-                     "use train, eval, bench, check or run");
-  if (words[0] == "check") {  // it starts its own ranks, on this node
-    std::vector<char*> command = {const_cast<char*>(program.c_str())};
-    for (const auto& word : words) command.push_back(const_cast<char*>(word.c_str()));
-    command.push_back(nullptr);
-    ::signal(SIGUSR1, SIG_IGN);  // it has nothing to save; one may wait already
-    signals.release();
-    ::execv(program.c_str(), command.data());
-    throw InputError(std::string("the program cannot be started: ") + std::strerror(errno), program);
-  }
+                     "use train, eval, bench or run");
   return Job(signals, program).run(words[0], {words.begin() + 1, words.end()});
 }
 

@@ -204,8 +204,6 @@ class Signals {
   /// Adds one to `stop`.
   void note(int signal);
   int descriptor() const { return file_.number(); }
-  /// Unblocks them, before this process executes another program.
-  static void release();
 
   StopSignal stop = {};
   bool ignores_warning = false;    ///< the next SIGUSR1, which the scheduler sends too early

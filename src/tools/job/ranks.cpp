@@ -57,12 +57,6 @@ Signals::Signals() {
   others = descendants();
 }
 
-void Signals::release() {
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
 std::vector<int> Signals::take() {
   std::vector<int> signals;
   signalfd_siginfo info{};
