@@ -55,7 +55,7 @@ class Started : public ::testing::Test {
   }
 
   Environment job_environment_;
-  RanksPlan plan_ = {.launcher = {{"sh", "-c"}}, .words = {}, .environment = {}};
+  RanksPlan plan_ = {.launcher = {"sh", "-c"}, .words = {}, .environment = {}};
   StopSignal stop_;
 };
 
@@ -95,7 +95,7 @@ TEST_F(Started, ALauncherThatOutlivesRanksWithoutARunIsKilledAlone) {
   const auto rank =
       folder.write("rank", "#!/bin/sh\nsleep 0.5\nexec sh -c 'sleep 1.2; echo > \"$0.end\"' \"$0\"\n");
   std::filesystem::permissions(rank, std::filesystem::perms::owner_all);
-  plan_.launcher.words = {"sh", "-c", "trap 'kill $!; exit 9' TERM; \"$0\"; sleep 60 & wait"};
+  plan_.launcher = {"sh", "-c", "trap 'kill $!; exit 9' TERM; \"$0\"; sleep 60 & wait"};
   plan_.run_file = folder.path() / "run";
   plan_.patience = 0ms;
   EXPECT_EQ(run(rank).status, 128 + SIGTERM);

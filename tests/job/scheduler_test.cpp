@@ -370,8 +370,7 @@ class Launchers : public ::testing::Test {
     given.components = components_;
     const Layout layout{nodes_, 4, ranks_per_node, cores_per_rank_, 8, 8};
     return base::join(choose_launcher({*job, given, layout, true, relaunches, "agent", own_cores_},
-                                      environment_, fake_.command())
-                          .words,
+                                      environment_, fake_.command()),
                       " ");
   }
 

@@ -122,7 +122,7 @@ class Job {
                base::counted(layout_.cores_per_rank, "core"),
                restarts() > 0 ? format(", restart {}", restarts()) : ""));
     say(format("LOCKSTEP_HOME {}, program {}", value(environment_, "LOCKSTEP_HOME"), program_));
-    say("start: " + base::join(launcher_.words, " "));
+    say("start: " + base::join(launcher_, " "));
     const auto times = job_->times();
     queued_ = times.queued;
     began_ = std::floor(run_folder::unix_now()) -
@@ -558,7 +558,7 @@ class Job {
     if (const auto warning = job_->keep_only(allocation_, lost); !warning.empty()) say("warning: " + warning);
     end_leftovers(signals_);
     lay_out_ranks(true);
-    say("start: " + base::join(launcher_.words, " "));
+    say("start: " + base::join(launcher_, " "));
   }
 
   // ---- the other commands ----
@@ -574,7 +574,7 @@ class Job {
   int bench(std::vector<std::string> words) {
     if (words.empty()) words = words_in(value(environment_, "BENCH", "allreduce"));
     prepare(false);
-    if (words[0] == "dp-vs-ddp") launcher_ = {{"env"}};  // it starts its own ranks, on this node
+    if (words[0] == "dp-vs-ddp") launcher_ = {"env"};  // it starts its own ranks, on this node
     words.insert(words.begin(), {program_, "bench"});
     return run_once(words);
   }
@@ -598,10 +598,9 @@ class Job {
   std::unique_ptr<OwnJob> job_;
   Allocation allocation_;
   Layout layout_;
-  Launcher launcher_;
   std::string config_, run_file_, run_;
   std::string interrupted_;  // "SIGUSR1; rank 3 was lost"
-  std::vector<std::string> words_, arguments_;
+  std::vector<std::string> words_, arguments_, launcher_;
   bool is_chain_ = false, keeps_run_file_ = false, restarts_ = false;
   int port_ = 0;                         // of the scheduler's daemon on every node
   std::map<std::string, int> contacts_;  // what the other nodes answered there at the job's start

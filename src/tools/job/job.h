@@ -170,11 +170,6 @@ std::vector<std::string> qsub_options(const Environment& record, const Environme
 /// The name of the steps that srun starts for this job.
 constexpr const char* kStepName = "lockstep-ranks";
 
-struct Launcher {
-  std::vector<std::string> words;  ///< the program follows them
-  bool is_srun = false;
-};
-
 struct Start {
   const OwnJob& job;
   const Allocation& allocation;
@@ -185,8 +180,9 @@ struct Start {
   int64_t own_cores = 0;     ///< that this process may use
 };
 
-/// Also sets what launcher and ranks need in their environment. InputError if there is no launcher.
-Launcher choose_launcher(const Start& start, Environment& environment, const RunCommand& run);
+/// The words before the program. Also sets what launcher and ranks need in their environment. InputError if
+/// there is no launcher.
+std::vector<std::string> choose_launcher(const Start& start, Environment& environment, const RunCommand& run);
 
 // ---- one start of the ranks ----
 
@@ -230,8 +226,7 @@ bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_los
 void say(const std::string& text);
 
 struct RanksPlan {
-  Launcher launcher;
-  std::vector<std::string> words;  ///< the program and its arguments
+  std::vector<std::string> launcher, words;  ///< words: the program and its arguments
   Environment environment;
   std::string run_file = {};     ///< rank 0 writes the run folder's path into it; empty = no training
   std::string errors_file = {};  ///< receives the ranks' errors

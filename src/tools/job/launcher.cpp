@@ -202,7 +202,7 @@ struct Builder {
 
 }  // namespace
 
-Launcher choose_launcher(const Start& start, Environment& environment, const RunCommand& run) {
+Words choose_launcher(const Start& start, Environment& environment, const RunCommand& run) {
   const auto command = choose_command(start, environment, run);
   if (start.allocation.components > 1 && command != "srun")
     throw InputError(format("{} reaches only the first component of a heterogeneous job", command),
@@ -212,11 +212,11 @@ Launcher choose_launcher(const Start& start, Environment& environment, const Run
     environment["OMPI_MCA_btl"] = value(environment, "OMPI_MCA_btl", "^tcp,ofi,openib,uct");
   environment["OMP_NUM_THREADS"] = format("{}", start.layout.cores_per_rank);
   Builder builder{start, environment, run};
-  if (command == "srun") return {builder.srun(), true};
+  if (command == "srun") return builder.srun();
   const auto family = family_of(command, run);
-  if (family == Family::pals) return {builder.pals(command)};
-  if (family == Family::hydra) return {builder.hydra(command)};
-  return {builder.open_mpi(command, family == Family::open_mpi_5)};
+  if (family == Family::pals) return builder.pals(command);
+  if (family == Family::hydra) return builder.hydra(command);
+  return builder.open_mpi(command, family == Family::open_mpi_5);
 }
 
 }  // namespace lockstep::job

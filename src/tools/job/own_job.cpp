@@ -217,26 +217,25 @@ class SlurmJob : public OwnJob {
     for (const char* name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"}) environment_.erase(name);
     environment_["SLURM_MEM_PER_NODE"] = "0";
     if (lost.empty()) return "";
-    Words names, cpus, tasks;
-    for (const auto& node : left.nodes) {
-      names.push_back(node.name);
-      cpus.push_back(format("{}", node.cpus));
-      tasks.push_back(format("{}", node.tasks));
-    }
-    const auto set = [&](const Words& variables, const std::string& text) {
-      for (const auto& name : variables) environment_[name] = text;
+    const auto list = [&](auto field) {
+      Words all;
+      for (const auto& node : left.nodes) all.push_back(format("{}", node.*field));
+      return base::join(all, ",");
     };
-    set({"SLURM_JOB_NODELIST", "SLURM_NODELIST"}, base::join(names, ","));
-    set({"SLURM_JOB_NUM_NODES", "SLURM_NNODES"}, format("{}", names.size()));
-    set({"SLURM_JOB_CPUS_PER_NODE"}, base::join(cpus, ","));
-    set({"SLURM_TASKS_PER_NODE"}, base::join(tasks, ","));
-    if (!get("SLURM_NTASKS").empty())
-      set({"SLURM_NTASKS", "SLURM_NPROCS"}, format("{}", sum_of(&Node::tasks, left)));
-    if (!get("SLURM_GPUS").empty()) set({"SLURM_GPUS"}, format("{}", sum_of(&Node::gpus, left)));
+    const auto names = list(&Node::name);
+    for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST"}) environment_[name] = names;
+    for (const char* name : {"SLURM_JOB_NUM_NODES", "SLURM_NNODES"})
+      environment_[name] = format("{}", left.nodes.size());
+    environment_["SLURM_JOB_CPUS_PER_NODE"] = list(&Node::cpus);
+    environment_["SLURM_TASKS_PER_NODE"] = list(&Node::tasks);
+    for (const auto& [name, field] : {std::pair{"SLURM_NTASKS", &Node::tasks},
+                                      {"SLURM_NPROCS", &Node::tasks},
+                                      {"SLURM_GPUS", &Node::gpus}})
+      if (!get(name).empty()) environment_[name] = format("{}", sum_of(field, left));
     // Slurm ends a job when it notices that a node is down, unless the job has released it.
     const base::TemporaryFolder folder;  // scontrol writes two files into its working folder
-    const auto answer = ask_again({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + id(),
-                                   "NodeList=" + base::join(names, ",")});
+    const auto answer =
+        ask_again({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + id(), "NodeList=" + names});
     if (answer.good()) return "";
     return format(
         "Slurm did not release {} ({}); without sbatch --no-kill it ends the job when it notices that a node "
