@@ -114,37 +114,31 @@ def serve(host, looks=100):
     return socket.create_server((host, 15003), backlog=looks - 1)
 
 
-def restart(stack, host, server):
-    server.close()
-    threading.Timer(3, lambda: stack.enter_context(serve(host))).start()
-
-
-def die(stack, host, server):
-    stack.enter_context(serve(host, 1))
-    stack.enter_context(socket.create_connection((host, 15003)))
-
-
-@pytest.mark.parametrize("net, looks, lose, faults, qstat, left", [  # tests run side by side
-    (15, (100, 1), None, [LOST], QSTAT, ["2 nodes"]), (16, (1,), None, [LOST], QSTAT, ["1 node"]), (17, (1,), None, [[NAN]], QSTAT, ["1 node"]),
-    (18, (1,), None, [LOST], "", ["the same 2 nodes"]), (19, (0,), None, [LOST], QSTAT, ["the same 2 nodes"]),
-    (20, (0,), die, [LOST], QSTAT, ["1 node"]), (21, (100,), restart, [LOST], QSTAT, ["the same 2 nodes"]),
-    (22, (2, 1), None, [LOST, LOST], QSTAT, ["2 nodes", "1 node"]),
-    (23, (100, 100), lambda *the, server: server.close(), [LOST], QSTAT, ["2 nodes"])],
+@pytest.mark.parametrize("net, looks, then, faults, qstat, left", [  # tests run side by side
+    (15, (100, 1), "", [LOST], QSTAT, ["2 nodes"]), (16, (1,), "", [LOST], QSTAT, ["1 node"]), (17, (1,), "", [[NAN]], QSTAT, ["1 node"]),
+    (18, (1,), "", [LOST], "", ["the same 2 nodes"]), (19, (0,), "", [LOST], QSTAT, ["the same 2 nodes"]),
+    (20, (0,), "silent", [LOST], QSTAT, ["1 node"]), (21, (100,), "back after 3 s", [LOST], QSTAT, ["the same 2 nodes"]),
+    (22, (2, 1), "", [LOST, LOST], QSTAT, ["2 nodes", "1 node"]), (23, (100, 100), "closed", [LOST], QSTAT, ["2 nodes"])],
     ids=["of three", "of two", "an error of its neighbor", "this node may be cut off", "whose port is closed", "whose closed port is silent",
          "whose daemon restarts", "one after the other", "whose daemon does not come back"])
-def test_a_node_that_does_not_answer_as_at_the_start_is_lost(net, looks, lose, faults, qstat, left, job):
+def test_a_node_that_does_not_answer_as_at_the_start_is_lost(net, looks, then, faults, qstat, left, job):
     hosts = [f"127.0.{net}.{number + 3}" for number in range(len(looks))]
     (job.folder / "nodes").write_text("\n".join([os.uname().nodename, *hosts]))
     with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(serve(host, number)) if number else None for host, number in zip(hosts, looks)]
+        servers = [stack.enter_context(serve(host, number)) for host, number in zip(hosts, looks) if number]
 
-        def lose_the_last():
+        def change_the_last():
             wait_for((job.folder / "begun").exists, what="the ranks")
             executable(job.folder / "bin/qstat", qstat or "#!/bin/sh\nexit 1\n")
-            if lose:
-                lose(stack, hosts[-1], server=servers[-1])
+            if then == "silent":
+                stack.enter_context(serve(hosts[-1], 1))
+                stack.enter_context(socket.create_connection((hosts[-1], 15003)))
+            elif then:
+                servers[-1].close()
+            if then.startswith("back"):
+                threading.Timer(3, lambda: stack.enter_context(serve(hosts[-1]))).start()
             (job.folder / "go").touch()
-        threading.Thread(target=lose_the_last).start()
+        threading.Thread(target=change_the_last).start()
         done = job(*faults, TEST_WAITS="1", LOCKSTEP_NODE_TIMEOUT="1")
     assert [re.search("continuing with (.*) after", line)[1] for line in relaunches(done)] == left, done.output
 
