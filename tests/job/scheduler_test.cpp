@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <iostream>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -245,24 +246,28 @@ TEST(Pbs, KeepsItsNodeFileWhenANodeIsLost) {  // pbs_tmrsh counts its lines
   EXPECT_EQ(base::read_text(environment["LOCKSTEP_NODEFILE"]), "a\nc\nc\n");
 }
 
-TEST(Pbs, KnowsWhatTheJobCostAndThatItUsedTooMuchMemory) {
+TEST(Pbs, KnowsWhatTheJobCostAndWhyItWasKilled) {
   const test::TempFolder folder;
   Environment environment = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", folder.write("nodes", "a\n")}};
-  Fake fake;
-  const auto record = [&](const std::string& used) {
-    fake.answers["qstat"] =
-        "Job Id: 7.x\n    etime = Sun Mar  1 23:59:50 2026\n    stime = Mon Mar  2 00:00:10 2026\n"
-        "    Resource_List.mem = 2gb\n    resources_used.mem = " +
-        used + "\n";
-  };
-  record("2097152kb");
+  Fake fake{{{"qstat",
+              "Job Id: 7.x\n    etime = Sun Mar  1 23:59:50 2026\n    stime = Mon Mar  2 00:00:10 2026\n"}}};
+  ::testing::internal::CaptureStderr();  // the job's log is a file
+  const auto killed = [](const char* text) { std::cerr << "=>> PBS: job killed: " << text << std::endl; };
+  killed("walltime 36 exceeded limit 30");  // the job before
   const auto pbs = make_job(environment, fake.command());
   pbs->allocation();
-  EXPECT_EQ(pbs->times().queued, 20);
-  EXPECT_EQ(pbs->memory_exceeded({.signal = SIGTERM}), "");
-  record("2097153kb");
-  EXPECT_EQ(pbs->memory_exceeded({}), "");
-  EXPECT_EQ(pbs->memory_exceeded({.signal = SIGTERM}), "PBS ended the job (limit 2gb, used 2097153kb)");
+  const auto queued = pbs->times().queued;
+  fake.answers["qstat"] = "";
+  std::vector fates = {pbs->fate({.signal = SIGTERM})};
+  killed("mem 9kb exceeded limit 8kb");
+  fates.push_back(pbs->fate({.signal = SIGTERM}));
+  const auto why = pbs->memory_exceeded({.signal = SIGTERM});
+  killed("walltime 36 exceeded limit 30");
+  fates.push_back(pbs->fate({.signal = SIGTERM}));
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(queued, 20);
+  EXPECT_EQ(why, "PBS ended the job: mem 9kb exceeded limit 8kb");
+  EXPECT_EQ(fates, (std::vector{Fate::unknown, Fate::cancelled, Fate::ended}));
 }
 
 // Sums over chunks beside select, the queue behind a route, and a name that PBS made are refused by qsub.

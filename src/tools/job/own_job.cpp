@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -308,32 +307,26 @@ class PbsJob : public OwnJob {
                   without_values(words, environment_));
   }
 
-  // Without control groups PBS itself ends such a job, with SIGTERM. At the walltime there is no time to ask.
+  // Without control groups PBS itself ends such a job, with SIGTERM.
   std::string memory_exceeded(const StopSignal& stop) override {
-    if (stop.signal != SIGTERM || is_past_walltime(stop)) return "";
-    const auto fields = record(id());
-    const auto bytes = [](const std::string& text) {
-      const auto unit = std::min(text.find_first_not_of("0123456789"), text.size());
-      const auto power = std::string_view("bkmgtp").find((text + "b")[unit]);
-      return std::ldexp(static_cast<double>(base::number_in(text).value_or(0)), 10 * static_cast<int>(power));
-    };
-    const auto used = value(fields, "resources_used.mem"), limit = value(fields, "Resource_List.mem");
-    if (limit.empty() || bytes(used) <= bytes(limit)) return "";
-    return format("PBS ended the job (limit {}, used {})", limit, used);
+    const auto reason = kill_reason(stop);
+    return contains(reason, "mem ") ? "PBS ended the job: " + reason : "";
   }
 
-  // PBS sends SIGTERM for a qdel, a preemption, a qrerun and the walltime. The clock tells the last one
-  // apart, unless the job was suspended or its walltime changed.
+  // PBS sends SIGTERM for a qdel, a preemption, a qrerun and the walltime. Without a log, the clock tells the
+  // last one apart, unless the job was suspended or its walltime changed.
   Fate fate(const StopSignal& stop) override {
     if (stop.signal != SIGTERM) return Fate::ended;
     if (record_.empty()) record_ = record_soon();
-    const bool is_past = is_past_walltime(stop);
+    const auto reason = kill_reason(stop);
+    const bool is_past = reason.starts_with("walltime ") || is_past_walltime(stop);
     const auto fields = is_past ? record_soon() : record(id());
     if (value(fields, "substate").starts_with("6")) return Fate::restarts;
     const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
-    if (fields.empty()) return Fate::unknown;
+    if (fields.empty() && reason.empty()) return Fate::unknown;
     if (is_past && !was_deleted) return Fate::ended;
-    return was_deleted || value(record_, "Rerunable") == "False" ? Fate::cancelled : Fate::perhaps_restarts;
+    const bool is_over = was_deleted || !reason.empty() || value(record_, "Rerunable") == "False";
+    return is_over ? Fate::cancelled : Fate::perhaps_restarts;
   }
 
   std::optional<std::string> continue_run() override {
@@ -396,6 +389,19 @@ class PbsJob : public OwnJob {
   }
 
  private:
+  // "walltime 36 exceeded limit 30", as pbs_mom writes it into the job's log before it ends the job.
+  std::string kill_reason(const StopSignal& stop) const {
+    const std::string mark = "=>> PBS: job killed: ";
+    std::string reason;
+    if (stop.signal != SIGTERM || log_begin_ < 0) return reason;
+    std::ifstream log(kLog);
+    log.seekg(log_begin_);
+    for (std::string line; std::getline(log, line);)
+      if (line.starts_with(mark) && contains(line, " exceeded limit "))
+        reason = base::printable(line.substr(mark.size()));
+    return reason;
+  }
+
   bool is_past_walltime(const StopSignal& stop) const {
     const auto limit = seconds_in(record_, "Resource_List.walltime");
     return limit > 0 && stop.job_seconds + 2 >= limit;
@@ -433,6 +439,9 @@ class PbsJob : public OwnJob {
     return all;
   }
 
+  static constexpr const char* kLog = "/proc/self/fd/2";
+  std::error_code none_;
+  const int64_t log_begin_ = static_cast<int64_t>(std::filesystem::file_size(kLog, none_));  // -1: not a file
   Environment record_;
   std::unique_ptr<base::TemporaryFolder> nodes_;
 };
