@@ -76,12 +76,11 @@ base::Answer OwnJob::ask_again(const Words& words, bool until_signal, int64_t mo
     if (until_signal && signal_waits()) return answer;
     answer = run(words);
     const auto says = [&](const char* part) { return contains(answer.errors, part); };
-    // a late srun waits for its node, and a late qsub may have submitted a job
-    const bool is_late = answer.end == base::Answer::late;
-    const bool is_repeatable = words[0] != "srun" && std::ranges::count(words, "qsub") == 0;
-    const bool is_down = (is_late && is_repeatable) || says("Unable to contact") || says("cannot connect") ||
+    // a late qsub may have submitted a job
+    const bool is_late = answer.end == base::Answer::late && std::ranges::count(words, "qsub") == 0;
+    const bool is_down = is_late || says("Unable to contact") || says("cannot connect") ||
                          (words[0] == "qstat" && answer.end == base::Answer::left && answer.status != 0);
-    const bool is_busy = is_down || says("Unable to create step") || says("try again");
+    const bool is_busy = is_down || says("try again");
     const auto limit = most > 0 ? most : !is_down ? 10 : is_slurm() ? 300 : 60;
     if (answer.good() || !is_busy || Clock::now() - start > limit * pause_) return answer;
     if (pause == pause_)
@@ -193,25 +192,19 @@ class SlurmJob : public OwnJob {
 
   bool answers() override { return !record().empty(); }
 
-  // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
-  // user's.
-  void end_steps() {
-    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + own_name(), "--format=%i %j"});
-    Words words = {"scancel"};
-    for (const auto& line : base::split(answer.output, '\n')) {
-      const auto step = base::trimmed(line);
-      const auto blank = std::min(step.find(' '), step.size());
-      const auto name = base::trimmed(step.substr(blank));
-      if (base::is_among(name, {kStepName, "orted", "prted", "hydra_*"}))
-        words.push_back(step.substr(0, blank));
-    }
-    if (words.size() == 1) return;
-    log::info("canceling the job's steps: " + base::join(words, " "));
-    run(words);
-  }
-
   std::string keep_only(const Allocation& left, const Words& lost) override {
-    end_steps();
+    // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
+    // user's.
+    const auto steps =
+        run({"squeue", "--noheader", "--steps", "--jobs=" + own_name(), "--format=%i %j"}).output;
+    Words cancel = {"scancel"};
+    for (const auto& line : base::split(steps, '\n')) {
+      const auto step = base::trimmed(line), name = step.substr(step.find(' ') + 1);  // npos + 1 is 0
+      if (base::is_among(name, {kStepName, "orted", "prted", "hydra_*"}))
+        cancel.push_back(step.substr(0, step.find(' ')));
+    }
+    if (cancel.size() > 1) log::info("canceling the job's steps: " + base::join(cancel, " "));
+    if (cancel.size() > 1) run(cancel);
     // The step of a lost node may keep its memory for a while, and --overlap does not share memory.
     for (const char* name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"}) environment_.erase(name);
     environment_["SLURM_MEM_PER_NODE"] = "0";
@@ -320,7 +313,7 @@ class PbsJob : public OwnJob {
     if (record_.empty()) record_ = record_soon();
     const auto reason = kill_reason(stop);
     const bool is_past = reason.starts_with("walltime ") || is_past_walltime(stop);
-    const auto fields = is_past ? record_soon() : record(id());
+    const auto fields = record_soon();
     if (value(fields, "substate").starts_with("6")) return Fate::restarts;
     const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
     if (fields.empty() && reason.empty()) return Fate::unknown;
@@ -330,14 +323,14 @@ class PbsJob : public OwnJob {
   }
 
   std::optional<std::string> continue_run() override {
-    if (record_.empty()) record_ = record(id(), true);
+    if (record_.empty()) record_ = record(id());
     if (record_.empty()) {
       log::warning("qstat -f returned nothing, so this job cannot be resubmitted with the same resources");
       return std::nullopt;
     }
     // a new job would not count for the array's limit
     const auto array = get("PBS_ARRAY_ID");
-    const auto fields = array.empty() ? record_ : record(array, true);
+    const auto fields = array.empty() ? record_ : record(array);
     if (fields.empty() || fields.contains("max_run_subjobs")) {
       log::warning(
           "the array limits how many of its tasks run at once, or qstat -f did not describe it, so "
@@ -374,7 +367,7 @@ class PbsJob : public OwnJob {
 
   int daemon_port() override { return 15003; }  // of pbs_mom
 
-  bool answers() override { return !record(id()).empty(); }
+  bool answers() override { return !record_soon().empty(); }
 
   std::string keep_only(const Allocation& left, const Words& lost) override {
     if (lost.empty()) return "";
@@ -407,10 +400,8 @@ class PbsJob : public OwnJob {
     return limit > 0 && stop.job_seconds + 2 >= limit;
   }
 
-  // Without it a restarted job would neither find its own run nor ask for the same resources.
-  Environment record(const std::string& job, bool waits = false) const {
-    const Words words = {"qstat", "-f", job};
-    return launch::qstat_fields((waits ? ask_again(words) : run(words)).output);
+  Environment record(const std::string& job) const {
+    return launch::qstat_fields(ask_again({"qstat", "-f", job}).output);
   }
 
   // With three tries: a job that PBS ends has ten seconds, and a site may not let its nodes ask.

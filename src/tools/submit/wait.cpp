@@ -24,30 +24,25 @@ using cluster::JobState;
 using Clock = std::chrono::steady_clock;
 using Watches = std::vector<JobWatch>;
 
-// the word up to the next blank; the text keeps the rest
-std::string next_word(std::string& text) {
-  const auto blank = text.find(' ');
-  const auto word = text.substr(0, blank);
-  text = blank == std::string::npos ? "" : text.substr(blank + 1);
-  return word;
-}
-
-void add_line(JobRecord& record, std::string line) {
-  const auto event = next_word(line), job = next_word(line);
+void add_line(JobRecord& record, const std::string& line) {
+  std::istringstream words(line);
+  std::string event, job, rest;
+  words >> event >> job;
   if (record.job.empty()) record.job = job;
   if (job != record.job) return;  // a job that was replaced, and is started again
+  if (int status = 0; event == "end" && words >> status) record.status = status;
+  std::getline(words >> std::ws, rest);
   if (event == "begin") {
     record.restarts += record.started ? 1 : 0;
     record.started = true;
     record.status.reset();
   } else if (event == "file") {
-    record.run_file = line;
+    record.run_file = rest;
   } else if (event == "next") {
-    record.job = line;
+    record.job = rest;
     record.replaced = true;
-  } else if (event == "end") {
-    if (const auto status = base::number_in(next_word(line))) record.status = static_cast<int>(*status);
-    if (!line.empty()) record.folder = line;
+  } else if (event == "end" && !rest.empty()) {
+    record.folder = rest;
   }
 }
 
