@@ -150,6 +150,11 @@ TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {
     watch->update();
     watch->set_state({cluster::JobState::unknown, "unknown to squeue"});
   }
+  JobWatch early{"7", folder.write("early", "begin 7\nend 7 75 " + folder.path().string() + "\n"), {}};
+  early.update();
+  early.set_state({cluster::JobState::gone, "F"});
+  EXPECT_EQ(early.update(), JobWatch::over);
+  EXPECT_EQ(early.status, kStoppedEarly) << "the chain's next job runs in its folder";
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(patient.update(), JobWatch::queued);
   EXPECT_EQ(running.update(), JobWatch::running) << "its run goes on";

@@ -419,6 +419,7 @@ class Job {
           const int answer = contact(host, port_, node_timeout_);
           const auto limit = 2s + (answer == 1 ? 6 : 1) * node_timeout_;
           if (answer >= before || std::chrono::steady_clock::now() - start >= limit) return answer;
+          if (signal_waits()) return before;  // the job stops early
         }
       });
     std::map<std::string, int> all;
@@ -445,8 +446,8 @@ class Job {
                  port_ > 0 ? format("port {}", port_) : "an unknown port (scontrol show config failed)"));
   }
 
-  // If no other node answers, or several nodes do but all refuse, the reason may be this node's network or a
-  // restart of all daemons.
+  // If no other node answers, this node's own network may be down. If several do and all refuse, all daemons
+  // may be restarting.
   Words find_lost_nodes() {
     Words lost;
     bool all_refuse = contacts_.size() > 1;

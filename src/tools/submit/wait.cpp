@@ -96,10 +96,14 @@ JobWatch::Phase JobWatch::update() {
   }
   status = record.status.value_or(kFailed);
   const auto report = record.status ? report_ : report_on(folder);
-  // a script that failed before it continued the run leaves the report of the start before
-  if (report && (report->exit_status != kStoppedEarly || status == kStoppedEarly || !record.status)) {
+  // A script that failed before it continued the run leaves the report of the start before, and the next job
+  // of a chain may have changed it.
+  const bool is_early = status == kStoppedEarly;
+  if (report && (!record.status || is_early == (report->exit_status == kStoppedEarly))) {
     status = report->exit_status;
     verdict = report->text.substr(0, report->text.find('\n'));
+  } else if (is_early) {
+    verdict = "stopped early";
   }
   return phase = over;
 }
@@ -192,7 +196,10 @@ std::string end_in_words(const JobWatch& watch, const fs::path& log) {
     return watch.verdict + (watch.folder.empty() ? "" : format(" ({})", watch.folder.string()));
   if (watch.record.status)
     return format("exited with status {} without creating a run; see {}", watch.status, log.string());
-  return format("ended without a result ({}); see {}", watch.state ? watch.state->words : "", log.string());
+  std::error_code none;
+  const bool has_log = watch.record.started || fs::exists(log, none);
+  return format("ended without a result ({}){}", watch.state ? watch.state->words : "",
+                has_log ? "; see " + log.string() : ", before it started");
 }
 
 class JobScreen {
@@ -223,7 +230,7 @@ class JobScreen {
     while (!fs::exists(log, none) && Clock::now() < until) std::this_thread::sleep_for(200ms);
     if (!is_slurm) std::this_thread::sleep_for(500ms);
     print_logs(watch, true);
-    if (!fs::exists(log, none))
+    if (watch.record.started && !fs::exists(log, none))
       log::warning(format("{} did not appear within {} s of the job's end", log.string(), limit.count()));
     console_.line(
         format("job {}{} {}", watch.job(), watch.verdict.empty() ? "" : ":", end_in_words(watch, log)));
@@ -272,7 +279,14 @@ int wait_for_chain(const Submission& submission) {
     }
     screen.finish(watch);
     if (i == 0 || !watch.folder.empty()) status = watch.status;
-    if (status != kStoppedEarly || watch.status != kStoppedEarly) break;
+    if (status == kStoppedEarly && watch.status == kStoppedEarly) continue;
+    std::vector<std::string> cancel;
+    while (!watch.record.started && ++i < submission.jobs.size())
+      cancel.push_back(cluster::cancel_command(submission.scheduler, submission.jobs[i].id));
+    if (!cancel.empty())  // PBS holds a job whose predecessor was deleted before it started
+      log::warning("the chain's other jobs may wait forever; to cancel them, run: " +
+                   base::join(cancel, "; "));
+    break;
   }
   return status;
 }
