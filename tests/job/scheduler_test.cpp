@@ -413,6 +413,9 @@ TEST_F(Launchers, OpenMpiGetsTheWordsOfItsVersion) {
   own_cores_ = 8;
   EXPECT_FALSE(test::has(words(false, "mpirun (Open MPI) 4.1.4", 0), "--bind-to"));
   cores_per_rank_ = 4;
+  environment_["LOCKSTEP_THREADS_PER_CORE"] = "1";
+  EXPECT_TRUE(test::has(words(false, "mpirun (Open MPI) 4.1.4", 2), "--bind-to none "));
+  environment_.erase("LOCKSTEP_THREADS_PER_CORE");
   fake_.answers["error-nonzero-status"] = "!unknown";
   const auto five = words(false, "mpirun (Open MPI) 5.0.11", 4);
   EXPECT_TRUE(test::has(five, "abort-nonzero-status=0 --map-by ppr:4:node:oversubscribe --bind-to none"));

@@ -136,11 +136,13 @@ struct Builder {
 
   static void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
-  // If a job may use more cores than it was given, all jobs on a node would be bound to the same ones.
+  // If a job may use more cores than it was given, all jobs on a node would be bound to the same ones. A user
+  // who counts threads as cores is not bound either.
   bool is_confined() const {
     const auto& first = start.allocation.nodes.front();
     const auto given = std::max<int64_t>(1, first.cpus / layout.threads_per_core);
-    return start.own_cores > 0 && start.own_cores <= given;
+    const bool is_known = start.own_cores > 0 && value(environment, "LOCKSTEP_THREADS_PER_CORE") != "1";
+    return is_known && start.own_cores <= given;
   }
 
   // A dying job gets twice 5 s to write its checkpoint. mpirun takes that time after every status but 0, even
