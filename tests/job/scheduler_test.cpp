@@ -65,7 +65,7 @@ TEST(Slurm, ReadsTheAnswersOfEachVersion) {
     const auto slurm = make_job(environment, fake.command());
     EXPECT_EQ(slurm->times().running, 5) << version;
     EXPECT_TRUE(slurm->is_warned_early());
-    EXPECT_EQ(slurm->fate({.signal = SIGTERM}), Fate::ended) << version;
+    EXPECT_EQ(slurm->fate(SIGTERM), Fate::ended) << version;
     EXPECT_EQ(slurm->daemon_port(), 16818);
     const auto line = slurm->submit_line({"c d"});
     EXPECT_TRUE(line.starts_with("cd $'/home/user/a b' && sbatch --array=1 ")) << line;
@@ -82,7 +82,7 @@ TEST(Slurm, TellsARequeueFromACancel) {
         {job_text("", 0), Fate::unknown}}) {
     Environment environment = {{"SLURM_JOB_ID", "7"}};
     Fake fake{{{"scontrol show job", text}}};
-    EXPECT_EQ(make_job(environment, fake.command())->fate({.signal = SIGTERM}), fate) << text;
+    EXPECT_EQ(make_job(environment, fake.command())->fate(SIGTERM), fate) << text;
   }
 }
 
@@ -172,7 +172,7 @@ TEST(Slurm, IsAskedAgainWhereItDoesNotAnswer) {
                                                                                             : command(words);
     };
     const auto slurm = make_job(environment, run, std::chrono::milliseconds(1));
-    EXPECT_EQ(slurm->fate({}), Fate::restarts);
+    EXPECT_EQ(slurm->fate(0), Fate::restarts);
     fake.answers["scontrol show job"] = job_text("RUNNING", 0);
     EXPECT_EQ(slurm->continue_run(), "");
     EXPECT_EQ(slurm->keep_only({}, {"n2"}), "");
@@ -190,7 +190,7 @@ TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
         environment, [&](const Words&) { return ++asked, answer; }, std::chrono::milliseconds(1));
     EXPECT_EQ(slurm->allocation().nodes.size(), 1U);
     EXPECT_EQ(slurm->times().running + slurm->times().queued + slurm->daemon_port() + slurm->joules(), 0);
-    EXPECT_EQ(slurm->fate({.signal = SIGTERM}), Fate::unknown);
+    EXPECT_EQ(slurm->fate(SIGTERM), Fate::unknown);
     EXPECT_FALSE(slurm->is_warned_early());
     EXPECT_LE(asked, 50);  // all tries together
     if (answer.good()) continue;
@@ -200,34 +200,23 @@ TEST(Slurm, LeavesTheJobAsItIsWithoutAnAnswer) {
   }
 }
 
-TEST(Pbs, ASigtermBeforeTheWalltimeIsACancel) {
+TEST(Pbs, TellsARequeueFromACancel) {
   const test::TempFolder folder;
   Environment environment = {{"PBS_JOBID", "7.x"}, {"PBS_NODEFILE", folder.write("nodes", "a\n")}};
-  Fake fake{
-      {{"qstat",
-        "Job Id: 7.x\n    Resource_List.walltime = 01:00:00\n    Rerunable = True\n    run_count = 2\n"}}};
+  Fake fake{{{"qstat", "Job Id: 7.x\n    run_count = 2\n"}}};
   const auto pbs = make_job(environment, fake.command());
   pbs->allocation();
-  EXPECT_EQ(pbs->fate({.signal = SIGTERM, .job_seconds = 3590}), Fate::perhaps_restarts);
-  EXPECT_EQ(pbs->fate({.signal = SIGUSR1, .job_seconds = -1}), Fate::ended);
+  EXPECT_EQ(pbs->fate(SIGUSR1), Fate::ended);
   EXPECT_EQ(pbs->restarts(), 1);
-  const std::string limit =
-      "Job Id: 7.x\n    Resource_List.walltime = 01:00:00\n    resources_used.walltime = ";
-  for (const auto& [said, fate] :
-       {std::pair{limit + "00:58:00\n", Fate::ended},
-        {limit + "00:58:00\n    comment = Job run and terminated by me@server\n", Fate::cancelled},
-        {"", Fate::unknown}}) {
-    fake.answers["qstat"] = said;
-    EXPECT_EQ(pbs->fate({.signal = SIGTERM, .job_seconds = 3599}), fate) << said;
-  }
   for (const auto& [said, fate] :
        {std::pair{"", Fate::unknown},
         {"substate = 60", Fate::restarts},
         {"substate = 42\n    comment = Job run on (n1:ncpus=1) and terminated by \n\tme@server",
          Fate::cancelled},
-        {"substate = 42", Fate::perhaps_restarts}}) {
+        {"substate = 42\n    Rerunable = False", Fate::cancelled},
+        {"substate = 42\n    Rerunable = True", Fate::perhaps_restarts}}) {
     fake.answers["qstat"] = *said ? std::string("Job Id: 7.x\n    ") + said + "\n" : "";
-    EXPECT_EQ(pbs->fate({.signal = SIGTERM, .job_seconds = 100}), fate) << said;
+    EXPECT_EQ(pbs->fate(SIGTERM), fate) << said;
   }
 }
 
@@ -256,12 +245,12 @@ TEST(Pbs, KnowsWhatTheJobCostAndWhyItWasKilled) {
   pbs->allocation();
   const auto queued = pbs->times().queued;
   fake.answers["qstat"] = "";
-  std::vector fates = {pbs->fate({.signal = SIGTERM})};
+  std::vector fates = {pbs->fate(SIGTERM)};
   killed("mem 9kb exceeded limit 8kb");
-  fates.push_back(pbs->fate({.signal = SIGTERM}));
-  const auto why = pbs->memory_exceeded({.signal = SIGTERM});
+  fates.push_back(pbs->fate(SIGTERM));
+  const auto why = pbs->memory_exceeded(SIGTERM);
   killed("walltime 36 exceeded limit 30");
-  fates.push_back(pbs->fate({.signal = SIGTERM}));
+  fates.push_back(pbs->fate(SIGTERM));
   ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(queued, 20);
   EXPECT_EQ(why, "PBS ended the job: mem 9kb exceeded limit 8kb");

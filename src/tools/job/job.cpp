@@ -308,7 +308,7 @@ class Job {
       status.state = run_folder::RunState::stopped_early;
       status.reason = interrupted_;
     }
-    const bool is_urgent = signals_.stop.signal != 0 || report.exit_status == kStoppedEarly;
+    const bool is_urgent = signals_.stop != 0 || report.exit_status == kStoppedEarly;
     if (!is_urgent) add_energy(status.cost);  // sacct may take its time
     run_folder::write_status(run_, status);
   }
@@ -346,7 +346,7 @@ class Job {
   // Not if a user named it, and not if the scheduler may restart this job.
   void forget_run_file() {
     if (keeps_run_file_) return;
-    const bool may_restart = !job_->is_slurm() && signals_.stop.signal == SIGTERM;
+    const bool may_restart = !job_->is_slurm() && signals_.stop == SIGTERM;
     const auto fate = may_restart ? job_->fate(signals_.stop) : Fate::ended;
     if (fate == Fate::ended || fate == Fate::cancelled) fs::remove(run_file_, none_);
   }
@@ -486,11 +486,11 @@ class Job {
       return false;
     }
     Words lost;
-    if (signals_.stop.signal == 0) lost = find_lost_nodes();
+    if (signals_.stop == 0) lost = find_lost_nodes();
     if ((nothing_known && lost.empty()) || !only_ranks_were_lost(errors(), !lost.empty())) return false;
     note_signals();
-    if (signals_.stop.signal != 0) {
-      interrupted_ = format("SIG{}; {}", ::sigabbrev_np(signals_.stop.signal), what_is_lost(lost));
+    if (signals_.stop != 0) {
+      interrupted_ = format("SIG{}; {}", ::sigabbrev_np(signals_.stop), what_is_lost(lost));
       end_leftovers(signals_);
       status = kStoppedEarly;
       return false;

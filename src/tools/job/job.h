@@ -81,12 +81,6 @@ Layout lay_out(const Allocation& allocation, const Environment& settings);
 
 // ---- the job ----
 
-/// The signals that told a job to stop.
-struct StopSignal {
-  int signal = 0;            ///< the last one; SIGTERM stays; 0 = none
-  int64_t job_seconds = -1;  ///< the job's age at the first SIGTERM; -1 = none
-};
-
 constexpr const char* kPerhaps = "?";
 
 /// How a job continues after its ranks have stopped.
@@ -118,7 +112,8 @@ class OwnJob {
     int64_t running = 0, queued = 0;
   };
   virtual Times times() = 0;
-  virtual Fate fate(const StopSignal& stop) = 0;
+  /// `stop`: the signal that told it to stop.
+  virtual Fate fate(int stop) = 0;
   /// Requeues or resubmits the job, with no further try if a signal waits. Returns the id of the new job,
   /// kPerhaps if there may be one, empty if the same job starts again, or nothing.
   virtual std::optional<std::string> continue_run() = 0;
@@ -127,7 +122,7 @@ class OwnJob {
   /// The command that submits the same job again, as far as the scheduler knows it. `words`: its arguments.
   virtual std::string submit_line(const std::vector<std::string>& words) = 0;
   /// Why the scheduler ended the job, if it used too much memory; empty otherwise.
-  virtual std::string memory_exceeded(const StopSignal&) { return ""; }
+  virtual std::string memory_exceeded(int /*stop*/) { return ""; }
   /// Whether the job is so short that the scheduler's warning comes at its begin.
   virtual bool is_warned_early() { return false; }
 
@@ -201,7 +196,7 @@ class Signals {
   void note(int signal);
   int descriptor() const { return file_.number(); }
 
-  StopSignal stop = {};
+  int stop = 0;                    ///< the last one; SIGTERM stays; 0 = none
   bool ignores_warning = false;    ///< the next SIGUSR1, which the scheduler sends too early
   std::vector<pid_t> others = {};  ///< started by LOCKSTEP_SETUP; they run on
 

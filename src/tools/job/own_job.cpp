@@ -160,7 +160,7 @@ class SlurmJob : public OwnJob {
 
   // Slurm counts a requeue by an operator, a node failure and a preemption at once. Without an answer a
   // requeue could restart a job that a person has cancelled.
-  Fate fate(const StopSignal&) override {
+  Fate fate(int /*stop*/) override {
     const auto fields = record(true);
     const auto state = value(fields, "JobState"), preempted = value(fields, "PreemptTime", "None");
     if (count(fields, "Restarts", 0) > restarts()) return Fate::restarts;
@@ -301,24 +301,21 @@ class PbsJob : public OwnJob {
   }
 
   // Without control groups PBS itself ends such a job, with SIGTERM.
-  std::string memory_exceeded(const StopSignal& stop) override {
-    const auto reason = kill_reason(stop);
+  std::string memory_exceeded(int stop) override {
+    const auto reason = stop == SIGTERM ? kill_reason() : "";
     return contains(reason, "mem ") ? "PBS ended the job: " + reason : "";
   }
 
-  // PBS sends SIGTERM for a qdel, a preemption, a qrerun and the walltime. Without a log, the clock tells the
-  // last one apart, unless the job was suspended or its walltime changed.
-  Fate fate(const StopSignal& stop) override {
-    if (stop.signal != SIGTERM) return Fate::ended;
-    if (record_.empty()) record_ = record_soon();
-    const auto reason = kill_reason(stop);
-    const bool is_past = reason.starts_with("walltime ") || is_past_walltime(stop);
+  // PBS sends SIGTERM for a qdel, a preemption, a qrerun and the walltime.
+  Fate fate(int stop) override {
+    if (stop != SIGTERM) return Fate::ended;
+    const auto reason = kill_reason();
     const auto fields = record_soon();
     if (value(fields, "substate").starts_with("6")) return Fate::restarts;
     const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
     if (fields.empty() && reason.empty()) return Fate::unknown;
-    if (is_past && !was_deleted) return Fate::ended;
-    const bool is_over = was_deleted || !reason.empty() || value(record_, "Rerunable") == "False";
+    if (reason.starts_with("walltime ") && !was_deleted) return Fate::ended;
+    const bool is_over = was_deleted || !reason.empty() || value(fields, "Rerunable") == "False";
     return is_over ? Fate::cancelled : Fate::perhaps_restarts;
   }
 
@@ -383,21 +380,15 @@ class PbsJob : public OwnJob {
 
  private:
   // "walltime 36 exceeded limit 30", as pbs_mom writes it into the job's log before it ends the job.
-  std::string kill_reason(const StopSignal& stop) const {
+  std::string kill_reason() const {
     const std::string mark = "=>> PBS: job killed: ";
     std::string reason;
-    if (stop.signal != SIGTERM || log_begin_ < 0) return reason;
-    std::ifstream log(kLog);
+    std::ifstream log(log_begin_ < 0 ? "" : kLog);
     log.seekg(log_begin_);
     for (std::string line; std::getline(log, line);)
-      if (line.starts_with(mark) && contains(line, " exceeded limit "))
+      if (line.starts_with(mark) && contains(line, " exceeded limit"))
         reason = base::printable(line.substr(mark.size()));
     return reason;
-  }
-
-  bool is_past_walltime(const StopSignal& stop) const {
-    const auto limit = seconds_in(record_, "Resource_List.walltime");
-    return limit > 0 && stop.job_seconds + 2 >= limit;
   }
 
   Environment record(const std::string& job) const {

@@ -110,8 +110,7 @@ int status_of_run(const std::string& folder, int otherwise) {
 }
 
 void Signals::note(int signal) {
-  if (signal == SIGTERM && stop.job_seconds < 0) stop.job_seconds = seconds_of_session();
-  if (stop.signal != SIGTERM) stop.signal = signal;
+  if (stop != SIGTERM) stop = signal;
 }
 
 void end_leftovers(const Signals& signals) {
@@ -281,7 +280,7 @@ class RanksRun {
   void check_launcher() {
     const auto now = Clock::now();
     if (plan_.run_file.empty() || ended_by_ == SIGKILL || now < next_look_) return;
-    const bool is_stopping = signals_.stop.signal == SIGTERM && !is_srun();
+    const bool is_stopping = signals_.stop == SIGTERM && !is_srun();
     const bool is_starting = folder().empty() && !is_srun();
     if (!errors_since_ && plan_.survives_losses && !base::first_line(plan_.errors_file).empty())
       errors_since_ = now;
