@@ -126,25 +126,14 @@ INSTANTIATE_TEST_SUITE_P(
         TooMuch{"a comma, which starts another resource",
                 [](JobRequest& job) { job.storage = "scratch/a00,walltime=99:00:00"; }},
         TooMuch{"have no GPUs",
-                [](JobRequest& job) {
-                  job.queue = "cpu";
-                  job.nodes = 2;
-                  job.gpus_per_node = 1;
-                }},
+                [](JobRequest& job) { job.queue = "cpu", job.nodes = 2, job.gpus_per_node = 1; }},
         TooMuch{"more than the 48 cores of 4 GPUs", [](JobRequest& job) { job.cores_per_rank = 13; }},
         TooMuch{"the nodes have 48 cores",
-                [](JobRequest& job) {
-                  job.gpus_per_node = 0;
-                  job.ranks_per_node = 49;
-                }},
+                [](JobRequest& job) { job.gpus_per_node = 0, job.ranks_per_node = 49; }},
         TooMuch{"--time 3h: the site allows at most 2h", [](JobRequest& job) { job.time = "3h"; }},
         TooMuch{"at least 1m", [](JobRequest& job) { job.time = "59s"; }},
         TooMuch{"requires an account", [](JobRequest& job) { job.account = ""; }},
-        TooMuch{"must use whole nodes",
-                [](JobRequest& job) {
-                  job.nodes = 2;
-                  job.gpus_per_node = 2;
-                }},
+        TooMuch{"must use whole nodes", [](JobRequest& job) { job.nodes = job.gpus_per_node = 2; }},
         TooMuch{"has no queue gpuu", [](JobRequest& job) { job.queue = "gpuu"; }},
         TooMuch{"is not one word", [](JobRequest& job) { job.account = "a 00"; }}));
 

@@ -101,8 +101,8 @@ TEST(Scheduler, NamesTasksAndLogsAsEachSchedulerDoes) {
   EXPECT_EQ(log_of({"slurm"}, "mine", "7"), "mine-7.out");
   EXPECT_EQ(log_of({"pbs"}, "a-name-of-eighteen", "7[3].server"), "a-name-of-eighteen.o7.3");
   EXPECT_EQ(cancel_command({"pbs"}, "7[].server"), "qdel $'7[].server'");
-  EXPECT_EQ(cancel_command({"slurm", "east"}, "7"), "scancel --clusters=east 7");
-  EXPECT_EQ(show_command({"slurm", "a b"}, "7"), "squeue --clusters=$'a b' --jobs=7");
+  EXPECT_EQ(cancel_command({"slurm", "east"}, "7"), "scancel 7 --clusters=east");
+  EXPECT_EQ(show_command({"slurm", "a b"}, "7"), "squeue --jobs=7 $'--clusters=a b'");
   EXPECT_EQ(cancel_command({"slurm"}, "7"), "scancel 7");
 }
 

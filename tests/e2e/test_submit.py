@@ -33,7 +33,7 @@ def test_links_that_were_submitted_before_a_refusal_are_named(lockstep, run, wor
     once = "[ -e once ] && { echo 'too many jobs' >&2; exit 1; }; touch once; echo banner; echo '41;cluster'"
     result = run(lockstep, "submit", "quick.yaml", "--chain", 2, cwd=work, env=fake(work.parent, sbatch=once))
     assert (result.returncode, result.stdout) == (1, "41\n")
-    said = ("job 2 of 2 was not submitted", "scancel --clusters=cluster 41", "too many jobs")
+    said = ("job 2 of 2 was not submitted", "scancel 41 --clusters=cluster", "too many jobs")
     assert all(words in result.stderr for words in said), result.stderr
 
 

@@ -36,6 +36,8 @@ Environment slurm(const SlurmCase& one) {
 
 // Slurm 22.05 always sets the tasks' layout, and their number only where it was asked for.
 TEST(SlurmAllocation, GivesEachGpuTaskOrCoreARank) {
+  const Environment gpus = {
+      {"SLURM_NTASKS", "1"}, {"SLURM_CPUS_PER_TASK", "32"}, {"SLURM_GPUS_ON_NODE", "4"}};
   const SlurmCase cases[] = {
       {"tasks and cores", 1, "12", "3", {{"SLURM_NTASKS", "3"}, {"SLURM_CPUS_PER_TASK", "4"}}, 1, "1 3 4 3"},
       {"whole nodes", 2, "32(x2)", "32(x2)", {}, 1, "2 64 1 32"},
@@ -44,23 +46,11 @@ TEST(SlurmAllocation, GivesEachGpuTaskOrCoreARank) {
       {"uneven tasks", 2, "32(x2)", "3,2", {{"SLURM_NTASKS", "5"}}, 1, "2 5 10 0"},
       {"uneven nodes", 2, "32,8", "32,8", {}, 1, "2 16 1 8"},
       {"GPUs", 2, "32(x2)", "32(x2)", {{"SLURM_GPUS_ON_NODE", "4"}}, 1, "2 8 8 4"},
-      {"one task for four GPUs",
-       1,
-       "32",
-       "1",
-       {{"SLURM_NTASKS", "1"}, {"SLURM_CPUS_PER_TASK", "32"}, {"SLURM_GPUS_ON_NODE", "4"}},
-       1,
-       "1 4 8 4"},
+      {"one task for four GPUs", 1, "32", "1", gpus, 1, "1 4 8 4"},
       {"an outer job's tasks", 1, "2", "2", {{"SLURM_NTASKS", "7"}}, 1, "1 2 1 2"},
       {"a number that the user set", 1, "2", "2", {{"LOCKSTEP_RANKS_PER_NODE", "4"}}, 1, "1 4 1 4"},
       {"Slurm counts threads", 1, "16", "16", {}, 2, "1 8 1 8"},
-      {"tasks with threads",
-       1,
-       "16",
-       "2",
-       {{"SLURM_NTASKS", "2"}, {"SLURM_CPUS_PER_TASK", "8"}},
-       2,
-       "1 2 4 2"}};
+      {"threads", 1, "16", "2", {{"SLURM_NTASKS", "2"}, {"SLURM_CPUS_PER_TASK", "8"}}, 2, "1 2 4 2"}};
   for (const auto& one : cases) {
     const auto environment = slurm(one);
     EXPECT_EQ(shown(lay_out(slurm_allocation(environment, {}, one.threads), environment)), one.expected)

@@ -142,12 +142,22 @@ TEST(JobWatch, WaitsForTheRecordOfAnUnknownJobWithinBounds) {
   const test::TempFolder folder;
   JobWatch patient{"7", folder.path() / "r", {.over = {}, .unknown = std::chrono::hours(1)}};
   JobWatch impatient{"7", folder.path() / "r", {.over = std::chrono::hours(1), .unknown = {}}};
-  for (auto* watch : {&patient, &impatient}) {
+  const auto run = folder.write("run", folder.path().string()), record = "begin 7\nfile 7 " + run + "\n";
+  folder.write("status.json", R"({"state": "running"})");
+  folder.write("lock", R"({"host":"x","place":"x","pid":1,"started":1,"since":1})");
+  JobWatch running{"7", folder.write("record", record), {.unknown = {}}};
+  for (auto* watch : {&patient, &impatient, &running}) {
     watch->update();
     watch->set_state({cluster::JobState::unknown, "unknown to squeue"});
   }
+  JobWatch early{"7", folder.write("early", "begin 7\nend 7 75 " + folder.path().string() + "\n"), {}};
+  early.update();
+  early.set_state({cluster::JobState::gone, "F"});
+  EXPECT_EQ(early.update(), JobWatch::over);
+  EXPECT_EQ(early.status, kStoppedEarly) << "the chain's next job runs in its folder";
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(patient.update(), JobWatch::queued);
+  EXPECT_EQ(running.update(), JobWatch::running) << "its run goes on";
   EXPECT_EQ(impatient.update(), JobWatch::over);
   EXPECT_FALSE(impatient.record.status);
   EXPECT_EQ(impatient.state->words, "unknown to squeue");

@@ -39,10 +39,6 @@ std::string command_word(const std::string& name) {
   return path.starts_with(pbs_folder()) ? path : name;
 }
 
-std::string of_cluster(const Scheduler& scheduler) {
-  return scheduler.cluster.empty() ? "" : "--clusters=" + quoted(scheduler.cluster) + " ";
-}
-
 // also "CANCELLED by 1000"
 bool is_final(const std::string& state) {
   static const Words kFinal = {"BOOT_FAIL*", "CANCELLED*", "COMPLETED*", "DEADLINE*",     "FAILED*",
@@ -156,11 +152,12 @@ std::string array_of(const std::string& task) {
 }
 
 std::string show_command(const Scheduler& scheduler, const std::string& job) {
-  return scheduler.slurm() ? "squeue " + of_cluster(scheduler) + "--jobs=" + job : "qstat " + quoted(job);
+  return quoted(scheduler.slurm() ? for_cluster(scheduler, {"squeue", "--jobs=" + job})
+                                  : Words{"qstat", job});
 }
 
 std::string cancel_command(const Scheduler& scheduler, const std::string& job) {
-  return (scheduler.slurm() ? "scancel " + of_cluster(scheduler) : "qdel ") + quoted(job);
+  return quoted(scheduler.slurm() ? for_cluster(scheduler, {"scancel", job}) : Words{"qdel", job});
 }
 
 std::string log_of(const Scheduler& scheduler, const std::string& name, const std::string& job) {

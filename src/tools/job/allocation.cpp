@@ -17,6 +17,8 @@
 namespace lockstep::job {
 namespace {
 
+constexpr const char* kSiblings = "topology/thread_siblings_list";  // names a core, in a CPU's folder
+
 int64_t at_least_1(int64_t number) {
   return std::max<int64_t>(1, number);
 }
@@ -136,18 +138,14 @@ Layout lay_out(const Allocation& given, const Environment& settings) {
 
 int64_t threads_per_core(const Environment& settings, int64_t counted, const std::string& cpu_folder) {
   if (const auto asked = count(settings, "LOCKSTEP_THREADS_PER_CORE", 0, 1)) return asked;
-  std::set<std::string> cores;
-  int64_t threads = 0;
+  std::multiset<std::string> threads;
   std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(cpu_folder, none)) {
-    const auto siblings = base::first_line(entry.path() / "topology/thread_siblings_list");
-    if (siblings.empty()) continue;
-    cores.insert(siblings);
-    ++threads;
-  }
-  const auto all = static_cast<int64_t>(cores.size());
-  if (all == 0 || (counted > 0 ? counted : threads) <= all) return 1;
-  return threads / all;
+  for (const auto& entry : std::filesystem::directory_iterator(cpu_folder, none))
+    threads.insert(base::first_line(entry.path() / kSiblings));
+  threads.erase("");
+  const auto cores = std::ssize(std::set(threads.begin(), threads.end()));
+  if (cores == 0 || (counted > 0 ? counted : std::ssize(threads)) <= cores) return 1;
+  return std::ssize(threads) / cores;
 }
 
 int64_t own_cores() {
@@ -156,9 +154,8 @@ int64_t own_cores() {
   std::set<std::string> cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
     if (CPU_ISSET(cpu, &mask))
-      cores.insert(
-          base::first_line(format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu)));
-  return std::ssize(cores);
+      cores.insert(base::first_line(format("/sys/devices/system/cpu/cpu{}/{}", cpu, kSiblings)));
+  return cores.contains("") ? 0 : std::ssize(cores);
 }
 
 // ---- Slurm ----

@@ -53,15 +53,16 @@ std::vector<std::string> lines_of(const std::string& file) {
   return lines;
 }
 
-// What the host answers in time: 2 = it accepts a connection, 1 = it refuses it, 0 = nothing.
+// What the host answers in time: 2 = it accepts a connection, 1 = it refuses it, 0 = nothing; -1 = an unknown
+// name or a lack of sockets, which says nothing about the host.
 int contact(const std::string& host, int port, std::chrono::milliseconds limit) {
   addrinfo wanted{}, *list = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
-  // a name that is unknown here, or a lack of sockets, says nothing about the node
-  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return 2;
+  if (::getaddrinfo(host.c_str(), format("{}", port).c_str(), &wanted, &list) != 0) return -1;
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(list, &::freeaddrinfo);
   const base::Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket || ::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0) return 2;
+  if (!socket) return -1;
+  if (::connect(socket.number(), found->ai_addr, found->ai_addrlen) == 0) return 2;
   int error = errno;
   socklen_t size = sizeof error;
   pollfd ready{socket.number(), POLLOUT, 0};
@@ -121,7 +122,7 @@ class Job {
                base::counted(layout_.cores_per_rank, "core"),
                restarts() > 0 ? format(", restart {}", restarts()) : ""));
     say(format("LOCKSTEP_HOME {}, program {}", value(environment_, "LOCKSTEP_HOME"), program_));
-    say("start: " + base::join(launcher_.words, " "));
+    say("start: " + base::join(launcher_, " "));
     const auto times = job_->times();
     queued_ = times.queued;
     began_ = std::floor(run_folder::unix_now()) -
@@ -161,9 +162,6 @@ class Job {
     is_chain_ = !value(environment_, "LOCKSTEP_LINK").empty();
     const auto kept = value(environment_, "LOCKSTEP_RUN_FILE");
     keeps_run_file_ = !kept.empty();
-    if (is_chain_ && !keeps_run_file_)
-      throw InputError("an older version of lockstep has submitted this chain", "LOCKSTEP_LINK",
-                       "cancel its other jobs and submit it again, which continues the run");
     run_file_ = keeps_run_file_ ? fs::absolute(kept).string() : own_file("run");
     record("file", run_file_);
     prepare(true);
@@ -310,7 +308,7 @@ class Job {
       status.state = run_folder::RunState::stopped_early;
       status.reason = interrupted_;
     }
-    const bool is_urgent = signals_.stop.signal != 0 || report.exit_status == kStoppedEarly;
+    const bool is_urgent = signals_.stop != 0 || report.exit_status == kStoppedEarly;
     if (!is_urgent) add_energy(status.cost);  // sacct may take its time
     run_folder::write_status(run_, status);
   }
@@ -348,7 +346,7 @@ class Job {
   // Not if a user named it, and not if the scheduler may restart this job.
   void forget_run_file() {
     if (keeps_run_file_) return;
-    const bool may_restart = !job_->is_slurm() && signals_.stop.signal == SIGTERM;
+    const bool may_restart = !job_->is_slurm() && signals_.stop == SIGTERM;
     const auto fate = may_restart ? job_->fate(signals_.stop) : Fate::ended;
     if (fate == Fate::ended || fate == Fate::cancelled) fs::remove(run_file_, none_);
   }
@@ -411,43 +409,54 @@ class Job {
 
   std::vector<std::string> errors() const { return lines_of(errors_file(relaunches_)); }
 
-  // What each node answers at the port of the scheduler's daemon.
-  std::map<std::string, int> contacts(const Words& nodes) const {
-    std::vector<std::future<int>> answers;
-    for (const auto& host : nodes)
-      answers.push_back(std::async([this, host] {
-        if (contact(host, port_, node_timeout_) == 2) return 2;
-        std::this_thread::sleep_for(2s);  // the daemon may be restarting
-        return contact(host, port_, node_timeout_);
-      }));
+  // What each node answers at the port of the scheduler's daemon. One that answers less than at the job's
+  // start is asked again: the network may be slow, and a daemon that restarts refuses for some seconds.
+  std::map<std::string, int> contacts() const {
+    std::map<std::string, std::future<int>> answers;
+    for (const auto& [host, before] : contacts_)
+      answers[host] = std::async([this, host, before] {
+        for (const auto start = std::chrono::steady_clock::now();; std::this_thread::sleep_for(2s)) {
+          const int answer = contact(host, port_, node_timeout_);
+          const auto limit = (answer == 1 ? 7 : 1) * node_timeout_;  // TCP itself tries again when it is silent
+          if (answer >= before || std::chrono::steady_clock::now() - start >= limit) return answer;
+          if (signal_waits()) return before;  // the job stops early
+        }
+      });
     std::map<std::string, int> all;
-    for (size_t i = 0; i < nodes.size(); ++i) all[nodes[i]] = answers[i].get();
+    for (auto& [host, answer] : answers) all[host] = answer.get();
     return all;
   }
 
   // While all nodes work, so that a firewall is not taken for a lost node.
   void look_at_nodes() {
+    if (as_world_ == 0) return;
     const auto here = short_name(launch::read_host_facts({}).host);
-    Words names;
-    for (const auto& [name, cpus, tasks, gpus] : allocation_.nodes)
-      if (!name.empty() && name != value(environment_, "SLURMD_NODENAME") && short_name(name) != here)
-        names.push_back(name);
-    if (as_world_ == 0 || names.empty()) return;
+    for (const auto& node : allocation_.nodes)
+      if (!node.name.empty() && node.name != value(environment_, "SLURMD_NODENAME") &&
+          short_name(node.name) != here)
+        contacts_[node.name] = 0;
+    const auto nodes = contacts_.size();
+    if (nodes == 0) return;
     port_ = job_->daemon_port();
-    if (port_ > 0) contacts_ = contacts(names);
-    std::erase_if(contacts_, [](const auto& node) { return node.second == 0; });
-    if (contacts_.size() < names.size())
-      say(format("warning: other nodes that do not respond: {} of {} (port {}); a loss would not be noticed",
-                 names.size() - contacts_.size(), names.size(), port_));
+    if (port_ > 0) contacts_ = contacts();
+    std::erase_if(contacts_, [](const auto& node) { return node.second <= 0; });
+    if (contacts_.size() < nodes)
+      say(format("warning: other nodes that do not respond: {} of {} ({}); a loss would not be noticed",
+                 nodes - contacts_.size(), nodes,
+                 port_ > 0 ? format("port {}", port_) : "an unknown port (scontrol show config failed)"));
   }
 
-  // A node is lost if it does not answer as it did. If none does, this node's own network may be down.
+  // If no other node answers, this node's own network may be down. If several do and all refuse, all daemons
+  // may be restarting.
   Words find_lost_nodes() {
-    Words names, lost;
-    for (const auto& [name, answer] : contacts_) names.push_back(name);
-    for (const auto& [name, answer] : contacts(names))
-      if (answer < contacts_[name]) lost.push_back(name);
-    if (!lost.empty() && lost.size() == names.size() && !job_->answers()) {
+    Words lost;
+    bool all_refuse = contacts_.size() > 1;
+    for (const auto& [name, answer] : contacts()) {
+      if (answer >= 0 && answer < contacts_[name]) lost.push_back(name);
+      all_refuse = all_refuse && answer == 1;
+    }
+    if (lost.empty() || all_refuse) return {};
+    if (lost.size() == contacts_.size() && !job_->answers()) {
       say("neither the scheduler nor another node responds to this node, so no node counts as lost");
       return {};
     }
@@ -477,11 +486,11 @@ class Job {
       return false;
     }
     Words lost;
-    if (signals_.stop.signal == 0) lost = find_lost_nodes();
+    if (signals_.stop == 0) lost = find_lost_nodes();
     if ((nothing_known && lost.empty()) || !only_ranks_were_lost(errors(), !lost.empty())) return false;
     note_signals();
-    if (signals_.stop.signal != 0) {
-      interrupted_ = format("SIG{}; {}", ::sigabbrev_np(signals_.stop.signal), what_is_lost(lost));
+    if (signals_.stop != 0) {
+      interrupted_ = format("SIG{}; {}", ::sigabbrev_np(signals_.stop), what_is_lost(lost));
       end_leftovers(signals_);
       status = kStoppedEarly;
       return false;
@@ -515,9 +524,11 @@ class Job {
     return newest;
   }
 
+  // If rank 0 was killed, its status has a step of some seconds before.
   int64_t last_step() const {
     try {
-      return run_.empty() ? 0 : run_folder::read_status(run_).step;
+      const auto status = run_.empty() ? run_folder::RunStatus() : run_folder::read_status(run_);
+      return status.state == run_folder::RunState::running ? saved_step().value_or(0) : status.step;
     } catch (const Error&) {  // the lost node may have damaged it
       return 0;
     }
@@ -548,27 +559,23 @@ class Job {
     if (const auto warning = job_->keep_only(allocation_, lost); !warning.empty()) say("warning: " + warning);
     end_leftovers(signals_);
     lay_out_ranks(true);
-    say("start: " + base::join(launcher_.words, " "));
+    say("start: " + base::join(launcher_, " "));
   }
 
   // ---- the other commands ----
 
   int eval(std::vector<std::string> words) {
-    auto run = words.empty() ? base::first_line(value(environment_, "LOCKSTEP_RUN_FILE")) : words[0];
-    if (!words.empty()) words.erase(words.begin());
-    if (run.empty() || !fs::exists(base::find_path(run + "/config.yaml"), none_))
-      throw InputError(run.empty() ? "missing argument RUN_FOLDER" : "not a run folder (no config.yaml)", run,
-                       "pass a run folder");
+    if (words.empty()) words = {base::first_line(value(environment_, "LOCKSTEP_RUN_FILE"))};
+    if (words[0].empty()) throw InputError("missing argument RUN_FOLDER", "", "pass a run folder");
     prepare(false);
-    std::vector<std::string> all = {program_, "eval", run + "/config.yaml", "--checkpoint", run};
-    all.insert(all.end(), words.begin(), words.end());
-    return run_once(all);
+    words.insert(words.begin(), {program_, "eval"});
+    return run_once(words);
   }
 
   int bench(std::vector<std::string> words) {
     if (words.empty()) words = words_in(value(environment_, "BENCH", "allreduce"));
     prepare(false);
-    if (words[0] == "dp-vs-ddp") launcher_ = {{"env"}};  // it starts its own ranks, on this node
+    if (words[0] == "dp-vs-ddp") launcher_ = {"env"};  // it starts its own ranks, on this node
     words.insert(words.begin(), {program_, "bench"});
     return run_once(words);
   }
@@ -592,10 +599,9 @@ class Job {
   std::unique_ptr<OwnJob> job_;
   Allocation allocation_;
   Layout layout_;
-  Launcher launcher_;
   std::string config_, run_file_, run_;
   std::string interrupted_;  // "SIGUSR1; rank 3 was lost"
-  std::vector<std::string> words_, arguments_;
+  std::vector<std::string> words_, arguments_, launcher_;
   bool is_chain_ = false, keeps_run_file_ = false, restarts_ = false;
   int port_ = 0;                         // of the scheduler's daemon on every node
   std::map<std::string, int> contacts_;  // what the other nodes answered there at the job's start
@@ -655,7 +661,7 @@ std::vector<std::string> settings_in(const std::string& text) {
 int run_job(const std::vector<std::string>& words, Signals& signals, const std::string& program) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // this process adopts what a launcher leaves
   const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (words.empty() || is_help(words[0]) || (words.size() > 1 && is_help(words[1]) && words[0] != "check")) {
+  if (words.empty() || is_help(words[0]) || (words.size() > 1 && is_help(words[1]))) {
     output::print(
         "lockstep job: runs in a job script: starts ranks, forwards signals, restarts\n\n"
         "usage: lockstep job ACTION [arguments]\n\n"
@@ -663,24 +669,14 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
         "  train [CONFIG.yaml]  lockstep train, restarted if it lost ranks or stopped early\n"
         "  eval [RUN_FOLDER]    lockstep eval\n"
         "  bench [NAME]         lockstep bench\n"
-        "  check [EXERCISE]     lockstep check, on this node\n"
         "  run PROGRAM          your own program on every rank\n\n"
         "further arguments go to that command or program:\n"
         "  lockstep job train configs/mnist.yaml --resume auto\n");
     return kDone;
   }
-  if (const Words all = {"train", "eval", "bench", "check", "run"}; std::ranges::count(all, words[0]) == 0)
+  if (const Words all = {"train", "eval", "bench", "run"}; std::ranges::count(all, words[0]) == 0)
     throw InputError(format("unknown action '{}'", base::printable(words[0])), "lockstep job",
-                     "use train, eval, bench, check or run");
-  if (words[0] == "check") {  // it starts its own ranks, on this node
-    std::vector<char*> command = {const_cast<char*>(program.c_str())};
-    for (const auto& word : words) command.push_back(const_cast<char*>(word.c_str()));
-    command.push_back(nullptr);
-    ::signal(SIGUSR1, SIG_IGN);  // it has nothing to save; one may wait already
-    signals.release();
-    ::execv(program.c_str(), command.data());
-    throw InputError(std::string("the program cannot be started: ") + std::strerror(errno), program);
-  }
+                     "use train, eval, bench or run");
   return Job(signals, program).run(words[0], {words.begin() + 1, words.end()});
 }
 

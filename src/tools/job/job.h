@@ -62,7 +62,7 @@ Allocation pbs_allocation(const Environment& environment, const Environment& rec
 int64_t threads_per_core(const Environment& settings, int64_t counted,
                          const std::string& cpu_folder = "/sys/devices/system/cpu");
 
-/// That this process may use.
+/// That this process may use; 0 = unknown.
 int64_t own_cores();
 
 struct Layout {
@@ -80,12 +80,6 @@ struct Layout {
 Layout lay_out(const Allocation& allocation, const Environment& settings);
 
 // ---- the job ----
-
-/// The signals that told a job to stop.
-struct StopSignal {
-  int signal = 0;            ///< the last one; SIGTERM stays; 0 = none
-  int64_t job_seconds = -1;  ///< the job's age at the first SIGTERM; -1 = none
-};
 
 constexpr const char* kPerhaps = "?";
 
@@ -118,7 +112,8 @@ class OwnJob {
     int64_t running = 0, queued = 0;
   };
   virtual Times times() = 0;
-  virtual Fate fate(const StopSignal& stop) = 0;
+  /// `stop`: the signal that told it to stop.
+  virtual Fate fate(int stop) = 0;
   /// Requeues or resubmits the job, with no further try if a signal waits. Returns the id of the new job,
   /// kPerhaps if there may be one, empty if the same job starts again, or nothing.
   virtual std::optional<std::string> continue_run() = 0;
@@ -127,7 +122,7 @@ class OwnJob {
   /// The command that submits the same job again, as far as the scheduler knows it. `words`: its arguments.
   virtual std::string submit_line(const std::vector<std::string>& words) = 0;
   /// Why the scheduler ended the job, if it used too much memory; empty otherwise.
-  virtual std::string memory_exceeded(const StopSignal&) { return ""; }
+  virtual std::string memory_exceeded(int /*stop*/) { return ""; }
   /// Whether the job is so short that the scheduler's warning comes at its begin.
   virtual bool is_warned_early() { return false; }
 
@@ -170,11 +165,6 @@ std::vector<std::string> qsub_options(const Environment& record, const Environme
 /// The name of the steps that srun starts for this job.
 constexpr const char* kStepName = "lockstep-ranks";
 
-struct Launcher {
-  std::vector<std::string> words;  ///< the program follows them
-  bool is_srun = false;
-};
-
 struct Start {
   const OwnJob& job;
   const Allocation& allocation;
@@ -185,8 +175,9 @@ struct Start {
   int64_t own_cores = 0;     ///< that this process may use
 };
 
-/// Also sets what launcher and ranks need in their environment. InputError if there is no launcher.
-Launcher choose_launcher(const Start& start, Environment& environment, const RunCommand& run);
+/// The words before the program. Also sets what launcher and ranks need in their environment. InputError if
+/// there is no launcher.
+std::vector<std::string> choose_launcher(const Start& start, Environment& environment, const RunCommand& run);
 
 // ---- one start of the ranks ----
 
@@ -204,10 +195,8 @@ class Signals {
   /// Adds one to `stop`.
   void note(int signal);
   int descriptor() const { return file_.number(); }
-  /// Unblocks them, before this process executes another program.
-  static void release();
 
-  StopSignal stop = {};
+  int stop = 0;                    ///< the last one; SIGTERM stays; 0 = none
   bool ignores_warning = false;    ///< the next SIGUSR1, which the scheduler sends too early
   std::vector<pid_t> others = {};  ///< started by LOCKSTEP_SETUP; they run on
 
@@ -232,8 +221,7 @@ bool only_ranks_were_lost(const std::vector<std::string>& errors, bool nodes_los
 void say(const std::string& text);
 
 struct RanksPlan {
-  Launcher launcher;
-  std::vector<std::string> words;  ///< the program and its arguments
+  std::vector<std::string> launcher, words;  ///< words: the program and its arguments
   Environment environment;
   std::string run_file = {};     ///< rank 0 writes the run folder's path into it; empty = no training
   std::string errors_file = {};  ///< receives the ranks' errors

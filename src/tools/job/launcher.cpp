@@ -92,8 +92,8 @@ struct Builder {
   }
 
   Words hydra(const std::string& command) {
-    if (layout.nodes > 1) environment.erase("CUDA_VISIBLE_DEVICES");  // the first node's; each has its own
-    Words words = {command, "-n", format("{}", layout.ranks)};
+    auto words = without_own_gpus(command);
+    add(words, {"-n", format("{}", layout.ranks)});
     if (layout.ranks_per_node > 0) add(words, {"-ppn", format("{}", layout.ranks_per_node)});
     if (start.job.is_slurm()) return words;
     add(words, {"-f", node_file()});
@@ -109,17 +109,24 @@ struct Builder {
                        "add PBS's commands to PATH, or set HYDRA_LAUNCHER=ssh if the site allows that");
     environment["HYDRA_LAUNCHER"] = "rsh";
     environment["HYDRA_LAUNCHER_EXEC"] = start.agent;
+    if (words[0] == "env") environment["HYDRA_LAUNCHER_AUTOFORK"] = "0";  // the first node as the others
     return words;
   }
 
   Words pals(const std::string& command) {
     const auto per_node = layout.ranks_per_node;
-    if (layout.nodes > 1) environment.erase("CUDA_VISIBLE_DEVICES");
-    Words words = {command, "-n", format("{}", layout.ranks)};
+    auto words = without_own_gpus(command);
+    add(words, {"-n", format("{}", layout.ranks)});
     if (per_node > 0) add(words, {"--ppn", format("{}", per_node)});
     add(words, {"--depth", format("{}", layout.cores_per_rank), "--cpu-bind", "depth"});
     if (start.relaunches > 0 || per_node == 0) add(words, {"--hostfile", node_file()});
     return words;
+  }
+
+  // Hydra and PALS pass their environment on, but each node has its own GPUs, which the scheduler sets there.
+  Words without_own_gpus(const std::string& command) const {
+    if (layout.nodes == 1 || value(environment, "CUDA_VISIBLE_DEVICES").empty()) return {command};
+    return {"env", "-u", "CUDA_VISIBLE_DEVICES", command};
   }
 
   // PBS_NODEFILE stays as it is: tm and pbs_tmrsh number the nodes by their lines in it.
@@ -129,10 +136,13 @@ struct Builder {
 
   static void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
-  // If a job may use more cores than it was given, all jobs on a node would be bound to the same ones.
+  // If a job may use more cores than it was given, all jobs on a node would be bound to the same ones. A user
+  // who counts threads as cores is not bound either.
   bool is_confined() const {
     const auto& first = start.allocation.nodes.front();
-    return start.own_cores <= std::max<int64_t>(1, first.cpus / layout.threads_per_core);
+    const auto given = std::max<int64_t>(1, first.cpus / layout.threads_per_core);
+    const bool is_known = start.own_cores > 0 && value(environment, "LOCKSTEP_THREADS_PER_CORE") != "1";
+    return is_known && start.own_cores <= given;
   }
 
   // A dying job gets twice 5 s to write its checkpoint. mpirun takes that time after every status but 0, even
@@ -146,8 +156,8 @@ struct Builder {
     else if (layout.ranks_per_node > 0)
       add(words,
           {"--map-by", format("ppr:{}:node", layout.ranks_per_node), "--bind-to", "none", "--oversubscribe"});
-    else if (layout.cores_per_rank > 1)
-      add(words, {"--bind-to", "none"});  // the default would bind a rank of several cores to one
+    else if (layout.cores_per_rank > 1 || !is_confined())
+      add(words, {"--bind-to", "none"});  // the default is one core, from the first on
   }
 
   // Open MPI 5 has no time before SIGKILL, and refuses to share cores between ranks of several cores.
@@ -194,7 +204,7 @@ struct Builder {
 
 }  // namespace
 
-Launcher choose_launcher(const Start& start, Environment& environment, const RunCommand& run) {
+Words choose_launcher(const Start& start, Environment& environment, const RunCommand& run) {
   const auto command = choose_command(start, environment, run);
   if (start.allocation.components > 1 && command != "srun")
     throw InputError(format("{} reaches only the first component of a heterogeneous job", command),
@@ -204,11 +214,11 @@ Launcher choose_launcher(const Start& start, Environment& environment, const Run
     environment["OMPI_MCA_btl"] = value(environment, "OMPI_MCA_btl", "^tcp,ofi,openib,uct");
   environment["OMP_NUM_THREADS"] = format("{}", start.layout.cores_per_rank);
   Builder builder{start, environment, run};
-  if (command == "srun") return {builder.srun(), true};
+  if (command == "srun") return builder.srun();
   const auto family = family_of(command, run);
-  if (family == Family::pals) return {builder.pals(command)};
-  if (family == Family::hydra) return {builder.hydra(command)};
-  return {builder.open_mpi(command, family == Family::open_mpi_5)};
+  if (family == Family::pals) return builder.pals(command);
+  if (family == Family::hydra) return builder.hydra(command);
+  return builder.open_mpi(command, family == Family::open_mpi_5);
 }
 
 }  // namespace lockstep::job

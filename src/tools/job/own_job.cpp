@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -35,27 +34,28 @@ int64_t seconds_between(const Environment& fields, const char* begin, const char
   return std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(*to - *from).count());
 }
 
-// A log may be readable by others, and the values of variables are not. The line has lost its quotes.
+// A log may be readable by others, and the values of variables are not. The line has lost its quotes, so a
+// value may have blanks and commas, as the environment tells.
 std::string without_values(std::string line, const Environment& environment) {
   static const Words kShown = {"LOCKSTEP_*", "CONFIG", "SET", "RUN", "BENCH", "EXERCISE", "OWN_PROGRAM"};
-  for (const auto& [name, setting] : environment) {
-    const auto at = setting.empty() ? std::string::npos : line.find(name + "=" + setting);
-    if (at != std::string::npos && (at == 0 || contains(" ,=v", line.substr(at - 1, 1))))
-      line.replace(at + name.size() + 1, setting.size(),
-                   base::is_among(name, kShown) ? cluster::quoted(setting) : "...");
-  }
-  for (size_t sign = 1; (sign = line.find('=', sign)) != std::string::npos; ++sign) {
+  for (size_t sign = 0; (sign = line.find('=', sign + 1)) != std::string::npos;) {
     constexpr const char* kLower = "abcdefghijklmnopqrstuvwxyz";
     const auto word = line.rfind(' ', sign) + 1;  // npos + 1 is 0
     const auto before = line.substr(0, word);
     const bool is_list = line.compare(word, 9, "--export=") == 0 || line.compare(word, 2, "-v") == 0 ||
-                         before.ends_with("-v ") || before.ends_with("--export ");
-    auto at = std::max(line.find_last_of(" ,=", sign - 1) + 1, word);
-    if (line.compare(at, 2, "-v") == 0) at += 2;
-    const auto name = line.substr(at, sign - at);
+                         before.ends_with("-v ") || before.ends_with("--export ") || before.ends_with(", ");
+    auto begin = std::max(line.find_last_of(" ,=", sign - 1) + 1, word);
+    if (line.compare(begin, 2, "-v") == 0) begin += 2;
+    const auto name = line.substr(begin, sign - begin);
     const bool is_variable = is_list ? name != "--export" : name.find_first_of(kLower) == name.npos;
-    if (!name.empty() && is_variable && !base::is_among(name, kShown))
-      line.replace(sign + 1, std::min(line.find_first_of(" ,", sign), line.size()) - sign - 1, "...");
+    if (name.empty() || !is_variable) continue;
+    const auto known = value(environment, name);
+    const auto least = line.compare(sign + 1, known.size(), known) == 0 ? known.size() : 0;
+    const auto size = std::min(line.find_first_of(" ,", sign + 1 + least), line.size()) - sign - 1;
+    const auto shown =
+        base::is_among(name, kShown) ? cluster::quoted(line.substr(sign + 1, size)) : std::string("...");
+    line.replace(sign + 1, size, shown);
+    sign += shown.size();
   }
   return line;
 }
@@ -76,12 +76,11 @@ base::Answer OwnJob::ask_again(const Words& words, bool until_signal, int64_t mo
     if (until_signal && signal_waits()) return answer;
     answer = run(words);
     const auto says = [&](const char* part) { return contains(answer.errors, part); };
-    // a late srun waits for its node, and a late qsub may have submitted a job
-    const bool is_late = answer.end == base::Answer::late;
-    const bool is_repeatable = words[0] != "srun" && std::ranges::count(words, "qsub") == 0;
-    const bool is_down = (is_late && is_repeatable) || says("Unable to contact") || says("cannot connect") ||
+    // a late qsub may have submitted a job
+    const bool is_late = answer.end == base::Answer::late && std::ranges::count(words, "qsub") == 0;
+    const bool is_down = is_late || says("Unable to contact") || says("cannot connect") ||
                          (words[0] == "qstat" && answer.end == base::Answer::left && answer.status != 0);
-    const bool is_busy = is_down || says("Unable to create step") || says("try again");
+    const bool is_busy = is_down || says("try again");
     const auto limit = most > 0 ? most : !is_down ? 10 : is_slurm() ? 300 : 60;
     if (answer.good() || !is_busy || Clock::now() - start > limit * pause_) return answer;
     if (pause == pause_)
@@ -161,7 +160,7 @@ class SlurmJob : public OwnJob {
 
   // Slurm counts a requeue by an operator, a node failure and a preemption at once. Without an answer a
   // requeue could restart a job that a person has cancelled.
-  Fate fate(const StopSignal&) override {
+  Fate fate(int /*stop*/) override {
     const auto fields = record(true);
     const auto state = value(fields, "JobState"), preempted = value(fields, "PreemptTime", "None");
     if (count(fields, "Restarts", 0) > restarts()) return Fate::restarts;
@@ -175,7 +174,7 @@ class SlurmJob : public OwnJob {
   std::optional<std::string> continue_run() override {
     const auto answer = ask_again({"scontrol", "requeue", own_name()}, true);
     if (answer.good()) return "";
-    log::warning("scontrol requeue failed: " + base::trimmed(answer.errors));
+    if (!signal_waits()) log::warning(cluster::trouble_of("scontrol requeue", answer));
     return std::nullopt;
   }
 
@@ -187,54 +186,48 @@ class SlurmJob : public OwnJob {
   }
 
   int daemon_port() override {
-    return static_cast<int>(number_after(run({"scontrol", "show", "config"}).output, "SlurmdPort"));
+    return static_cast<int>(
+        number_after(ask_again({"scontrol", "show", "config"}, true).output, "SlurmdPort"));
   }
 
   bool answers() override { return !record().empty(); }
 
-  // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
-  // user's.
-  void end_steps() {
-    const auto answer = run({"squeue", "--noheader", "--steps", "--jobs=" + own_name(), "--format=%i %j"});
-    Words words = {"scancel"};
-    for (const auto& line : base::split(answer.output, '\n')) {
-      const auto step = base::trimmed(line);
-      const auto blank = std::min(step.find(' '), step.size());
-      const auto name = base::trimmed(step.substr(blank));
-      if (base::is_among(name, {kStepName, "orted", "prted", "hydra_*"}))
-        words.push_back(step.substr(0, blank));
-    }
-    if (words.size() == 1) return;
-    log::info("canceling the job's steps: " + base::join(words, " "));
-    run(words);
-  }
-
   std::string keep_only(const Allocation& left, const Words& lost) override {
-    end_steps();
+    // A step may wait for its lost node, and hold resources that the next step needs. Other steps are the
+    // user's.
+    const auto steps =
+        run({"squeue", "--noheader", "--steps", "--jobs=" + own_name(), "--format=%i %j"}).output;
+    Words cancel = {"scancel"};
+    for (const auto& line : base::split(steps, '\n')) {
+      const auto step = base::trimmed(line), name = step.substr(step.find(' ') + 1);  // npos + 1 is 0
+      if (base::is_among(name, {kStepName, "orted", "prted", "hydra_*"}))
+        cancel.push_back(step.substr(0, step.find(' ')));
+    }
+    if (cancel.size() > 1) log::info("canceling the job's steps: " + base::join(cancel, " "));
+    if (cancel.size() > 1) run(cancel);
     // The step of a lost node may keep its memory for a while, and --overlap does not share memory.
     for (const char* name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"}) environment_.erase(name);
     environment_["SLURM_MEM_PER_NODE"] = "0";
     if (lost.empty()) return "";
-    Words names, cpus, tasks;
-    for (const auto& node : left.nodes) {
-      names.push_back(node.name);
-      cpus.push_back(format("{}", node.cpus));
-      tasks.push_back(format("{}", node.tasks));
-    }
-    const auto set = [&](const Words& variables, const std::string& text) {
-      for (const auto& name : variables) environment_[name] = text;
+    const auto list = [&](auto field) {
+      Words all;
+      for (const auto& node : left.nodes) all.push_back(format("{}", node.*field));
+      return base::join(all, ",");
     };
-    set({"SLURM_JOB_NODELIST", "SLURM_NODELIST"}, base::join(names, ","));
-    set({"SLURM_JOB_NUM_NODES", "SLURM_NNODES"}, format("{}", names.size()));
-    set({"SLURM_JOB_CPUS_PER_NODE"}, base::join(cpus, ","));
-    set({"SLURM_TASKS_PER_NODE"}, base::join(tasks, ","));
-    if (!get("SLURM_NTASKS").empty())
-      set({"SLURM_NTASKS", "SLURM_NPROCS"}, format("{}", sum_of(&Node::tasks, left)));
-    if (!get("SLURM_GPUS").empty()) set({"SLURM_GPUS"}, format("{}", sum_of(&Node::gpus, left)));
+    const auto names = list(&Node::name);
+    for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST"}) environment_[name] = names;
+    for (const char* name : {"SLURM_JOB_NUM_NODES", "SLURM_NNODES"})
+      environment_[name] = format("{}", left.nodes.size());
+    environment_["SLURM_JOB_CPUS_PER_NODE"] = list(&Node::cpus);
+    environment_["SLURM_TASKS_PER_NODE"] = list(&Node::tasks);
+    for (const auto& [name, field] : {std::pair{"SLURM_NTASKS", &Node::tasks},
+                                      {"SLURM_NPROCS", &Node::tasks},
+                                      {"SLURM_GPUS", &Node::gpus}})
+      if (!get(name).empty()) environment_[name] = format("{}", sum_of(field, left));
     // Slurm ends a job when it notices that a node is down, unless the job has released it.
     const base::TemporaryFolder folder;  // scontrol writes two files into its working folder
-    const auto answer = ask_again({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + id(),
-                                   "NodeList=" + base::join(names, ",")});
+    const auto answer =
+        ask_again({"env", "-C", folder.path(), "scontrol", "update", "JobId=" + id(), "NodeList=" + names});
     if (answer.good()) return "";
     return format(
         "Slurm did not release {} ({}); without sbatch --no-kill it ends the job when it notices that a node "
@@ -307,43 +300,34 @@ class PbsJob : public OwnJob {
                   without_values(words, environment_));
   }
 
-  // Without control groups PBS itself ends such a job, with SIGTERM. At the walltime there is no time to ask.
-  std::string memory_exceeded(const StopSignal& stop) override {
-    if (stop.signal != SIGTERM || is_past_walltime(stop)) return "";
-    const auto fields = record(id());
-    const auto bytes = [](const std::string& text) {
-      const auto unit = std::min(text.find_first_not_of("0123456789"), text.size());
-      const auto power = std::string_view("bkmgtp").find((text + "b")[unit]);
-      return std::ldexp(static_cast<double>(base::number_in(text).value_or(0)), 10 * static_cast<int>(power));
-    };
-    const auto used = value(fields, "resources_used.mem"), limit = value(fields, "Resource_List.mem");
-    if (limit.empty() || bytes(used) <= bytes(limit)) return "";
-    return format("PBS ended the job (limit {}, used {})", limit, used);
+  // Without control groups PBS itself ends such a job, with SIGTERM.
+  std::string memory_exceeded(int stop) override {
+    const auto reason = stop == SIGTERM ? kill_reason() : "";
+    return contains(reason, "mem ") ? "PBS ended the job: " + reason : "";
   }
 
-  // PBS sends SIGTERM for a qdel, a preemption, a qrerun and the walltime. The clock tells the last one
-  // apart, unless the job was suspended or its walltime changed.
-  Fate fate(const StopSignal& stop) override {
-    if (stop.signal != SIGTERM) return Fate::ended;
-    if (record_.empty()) record_ = record_soon();
-    const bool is_past = is_past_walltime(stop);
-    const auto fields = is_past ? record_soon() : record(id());
+  // PBS sends SIGTERM for a qdel, a preemption, a qrerun and the walltime.
+  Fate fate(int stop) override {
+    if (stop != SIGTERM) return Fate::ended;
+    const auto reason = kill_reason();
+    const auto fields = record_soon();
     if (value(fields, "substate").starts_with("6")) return Fate::restarts;
     const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
-    if (is_past && fields.empty()) return Fate::unknown;
-    if (is_past && !was_deleted) return Fate::ended;
-    return was_deleted || value(record_, "Rerunable") == "False" ? Fate::cancelled : Fate::perhaps_restarts;
+    if (fields.empty() && reason.empty()) return Fate::unknown;
+    if (reason.starts_with("walltime ") && !was_deleted) return Fate::ended;
+    const bool is_over = was_deleted || !reason.empty() || value(fields, "Rerunable") == "False";
+    return is_over ? Fate::cancelled : Fate::perhaps_restarts;
   }
 
   std::optional<std::string> continue_run() override {
-    if (record_.empty()) record_ = record(id(), true);
+    if (record_.empty()) record_ = record(id());
     if (record_.empty()) {
       log::warning("qstat -f returned nothing, so this job cannot be resubmitted with the same resources");
       return std::nullopt;
     }
     // a new job would not count for the array's limit
     const auto array = get("PBS_ARRAY_ID");
-    const auto fields = array.empty() ? record_ : record(array, true);
+    const auto fields = array.empty() ? record_ : record(array);
     if (fields.empty() || fields.contains("max_run_subjobs")) {
       log::warning(
           "the array limits how many of its tasks run at once, or qstat -f did not describe it, so "
@@ -374,13 +358,13 @@ class PbsJob : public OwnJob {
                    " before you resubmit");
       return kPerhaps;
     }
-    log::warning("qsub: " + base::printable(base::trimmed(answer.errors), 300));
+    if (!signal_waits()) log::warning(cluster::trouble_of("qsub", answer));
     return std::nullopt;
   }
 
   int daemon_port() override { return 15003; }  // of pbs_mom
 
-  bool answers() override { return !record(id()).empty(); }
+  bool answers() override { return !record_soon().empty(); }
 
   std::string keep_only(const Allocation& left, const Words& lost) override {
     if (lost.empty()) return "";
@@ -395,15 +379,20 @@ class PbsJob : public OwnJob {
   }
 
  private:
-  bool is_past_walltime(const StopSignal& stop) const {
-    const auto limit = seconds_in(record_, "Resource_List.walltime");
-    return limit > 0 && stop.job_seconds + 2 >= limit;
+  // "walltime 36 exceeded limit 30", as pbs_mom writes it into the job's log before it ends the job.
+  std::string kill_reason() const {
+    const std::string mark = "=>> PBS: job killed: ";
+    std::string reason;
+    std::ifstream log(log_begin_ < 0 ? "" : kLog);
+    log.seekg(log_begin_);
+    for (std::string line; std::getline(log, line);)
+      if (line.starts_with(mark) && contains(line, " exceeded limit"))
+        reason = base::printable(line.substr(mark.size()));
+    return reason;
   }
 
-  // Without it a restarted job would neither find its own run nor ask for the same resources.
-  Environment record(const std::string& job, bool waits = false) const {
-    const Words words = {"qstat", "-f", job};
-    return launch::qstat_fields((waits ? ask_again(words) : run(words)).output);
+  Environment record(const std::string& job) const {
+    return launch::qstat_fields(ask_again({"qstat", "-f", job}).output);
   }
 
   // With three tries: a job that PBS ends has ten seconds, and a site may not let its nodes ask.
@@ -414,22 +403,27 @@ class PbsJob : public OwnJob {
   // The variables that the job was submitted with, and lockstep's own; not those that PBS sets in each job.
   Environment settings_to_pass() const {
     static const Words kOwn = {"LOCKSTEP_*", "CONFIG", "SET", "PBS_ARRAY_INDEX"};
-    static const Words kOfPbs = {
-        "PBS_O_*",   "PBS_ENV*", "PBS_JOB*", "PBS_NODE*",       "PBS_TASK*",           "PBS_MOM*",
-        "PBS_QUEUE", "TMPDIR",   "NCPUS",    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"};
+    static const auto kOfThisJob = base::split(
+        "PBS_O_*,PBS_ENV*,PBS_JOB*,PBS_NODE*,PBS_TASK*,PBS_MOM*,PBS_QUEUE,TMPDIR,NCPUS,OMP_NUM_THREADS,"
+        "CUDA_VISIBLE_DEVICES,LOCKSTEP_SCRIPT,LOCKSTEP_NODEFILE",
+        ',');
     std::set<std::string> given;
     for (const auto& entry : base::split(value(record_, "Variable_List"), ','))
       given.insert(entry.substr(0, entry.find('=')));
     Environment all;
     for (const auto& [name, setting] : environment_) {
-      const bool is_own = !setting.empty() && base::is_among(name, kOwn) && name != "LOCKSTEP_SCRIPT";
+      const bool is_own = !setting.empty() && base::is_among(name, kOwn);
       const bool is_name =
           std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_'; });
-      if ((is_own || (given.contains(name) && is_name)) && !base::is_among(name, kOfPbs)) all[name] = setting;
+      if ((is_own || (given.contains(name) && is_name)) && !base::is_among(name, kOfThisJob))
+        all[name] = setting;
     }
     return all;
   }
 
+  static constexpr const char* kLog = "/proc/self/fd/2";
+  std::error_code none_;
+  const int64_t log_begin_ = static_cast<int64_t>(std::filesystem::file_size(kLog, none_));  // -1: not a file
   Environment record_;
   std::unique_ptr<base::TemporaryFolder> nodes_;
 };

@@ -57,12 +57,6 @@ Signals::Signals() {
   others = descendants();
 }
 
-void Signals::release() {
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
 std::vector<int> Signals::take() {
   std::vector<int> signals;
   signalfd_siginfo info{};
@@ -116,8 +110,7 @@ int status_of_run(const std::string& folder, int otherwise) {
 }
 
 void Signals::note(int signal) {
-  if (signal == SIGTERM && stop.job_seconds < 0) stop.job_seconds = seconds_of_session();
-  if (stop.signal != SIGTERM) stop.signal = signal;
+  if (stop != SIGTERM) stop = signal;
 }
 
 void end_leftovers(const Signals& signals) {
@@ -175,6 +168,7 @@ class RanksRun {
     // a process that the launcher left may keep the pipe open
     const auto until = Clock::now() + (ended_by_ != 0 ? 1s : 5s);
     while (errors_ && Clock::now() < until) wait(kTick);
+    if (ended_by_ != 0) status_ = 128 + ended_by_;  // mpirun handles the signal, and has a status of its own
     const auto kills = memory_kills(memory_mark());
     const auto killed = kills.count - kills_before;
     if (killed <= 0 || (kills.is_guess && !memory_line_.empty())) return {status_, memory_line_};
@@ -184,6 +178,7 @@ class RanksRun {
   }
 
  private:
+  bool is_srun() const { return plan_.launcher[0] == "srun"; }
   std::string memory_mark() const { return (job_.is_slurm() ? "/job_" : "/") + job_.id(); }
 
   void start() {
@@ -194,7 +189,7 @@ class RanksRun {
     const base::Descriptor write(ends[1]);
     ::fcntl(write.number(), F_SETFL, ::fcntl(write.number(), F_GETFL) & ~O_NONBLOCK);
     base::Program program{
-        .argv = plan_.launcher.words, .output = STDOUT_FILENO, .errors = write.number(), .without = {"*"}};
+        .argv = plan_.launcher, .output = STDOUT_FILENO, .errors = write.number(), .without = {"*"}};
     program.argv.insert(program.argv.end(), plan_.words.begin(), plan_.words.end());
     for (const auto& [name, setting] : plan_.environment) program.settings.push_back(name + "=" + setting);
     if (const int code = base::start_program(program, child_); code != 0)
@@ -266,7 +261,7 @@ class RanksRun {
     }
     pending_ = 0;
     ::kill(child_, signal);
-    if (job_.is_slurm() && !plan_.launcher.is_srun)
+    if (job_.is_slurm() && !is_srun())
       for (const auto rank : local_ranks()) ::kill(rank, signal);
   }
 
@@ -285,14 +280,14 @@ class RanksRun {
   void check_launcher() {
     const auto now = Clock::now();
     if (plan_.run_file.empty() || ended_by_ == SIGKILL || now < next_look_) return;
-    const bool is_srun = plan_.launcher.is_srun, is_stopping = signals_.stop.signal == SIGTERM && !is_srun;
-    const bool is_starting = folder().empty() && !is_srun;
+    const bool is_stopping = signals_.stop == SIGTERM && !is_srun();
+    const bool is_starting = folder().empty() && !is_srun();
     if (!errors_since_ && plan_.survives_losses && !base::first_line(plan_.errors_file).empty())
       errors_since_ = now;
     const bool is_urgent = is_stopping || errors_since_ || (is_starting && !had_ranks_);
     next_look_ = now + (is_urgent ? 200ms : is_starting || plan_.survives_losses ? 1s : 5s);
     const int status = status_of_run(folder(), run_folder::kRunning);
-    const bool is_over = status != run_folder::kRunning || (errors_since_ && !is_srun);
+    const bool is_over = status != run_folder::kRunning || (errors_since_ && !is_srun());
     const bool has_ranks = (is_over || is_starting) && !local_ranks().empty();
     had_ranks_ = had_ranks_ || has_ranks;
     // ranks that die before they create the run folder may leave neither a status nor an error
@@ -302,13 +297,13 @@ class RanksRun {
       idle_since_ = now;
     // srun's ranks are not below this process, and may still write their last errors
     const bool is_lost = plan_.survives_losses && (errors_since_ || status == kFailed);
-    const auto limit = is_stopping ? 0ms : !is_lost ? plan_.patience : is_srun ? 2s : 500ms;
+    const auto limit = is_stopping ? 0ms : !is_lost ? plan_.patience : is_srun() ? 2s : 500ms;
     const bool is_idle = idle_since_ && now - *idle_since_ >= limit;
     if (!is_idle && !(errors_since_ && now - *errors_since_ > 5s)) return;
     ended_by_ = ended_by_ == 0 ? SIGTERM : SIGKILL;  // it removes its files after the first
     next_look_ = now + 2s;
-    say(format("the ranks have ended but {0} has not: sending SIG{1} to {0}", plan_.launcher.words[0],
-               ended_by_ == SIGTERM ? "TERM" : "KILL"));
+    say(format("the ranks have ended but their launcher has not: sending SIG{} to it",
+               ::sigabbrev_np(ended_by_)));
     ::kill(child_, ended_by_);
     if (ended_by_ == SIGKILL)
       for (const auto process : descendants(signals_.others)) ::kill(process, SIGKILL);

@@ -52,28 +52,6 @@ std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int
   return all;
 }
 
-// Signals wait: the scheduler may have accepted a job whose id is not known yet.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t held;
-    sigemptyset(&held);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&held, signal);
-    ::pthread_sigmask(SIG_BLOCK, &held, &before_);
-  }
-  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(SignalsHeld&&) = delete;
-
-  bool want_end() const {
-    sigset_t waiting;
-    ::sigpending(&waiting);
-    return ::sigismember(&waiting, SIGINT) == 1 || ::sigismember(&waiting, SIGTERM) == 1;
-  }
-
- private:
-  sigset_t before_{};
-};
-
 void submit_link(const Plan& plan, int64_t link, Submission& submission) {
   const auto path = file_of(plan, link, ".sh").string();
   const auto script = script_of(plan, link, submission.jobs.empty() ? "" : submission.jobs.back().id);
@@ -190,9 +168,17 @@ Submission submit_all(const Plan& plan) {
     throw InputError("the folder for the job's files cannot be created: " + failed.message(),
                      plan.stem.parent_path().string(), "choose another run.dir");
   Submission submission{{plan.site.scheduler}, plan.request.name, {}, !plan.request.sweep.empty()};
-  const SignalsHeld signals;
+  // signals wait: the scheduler may have accepted a job whose id is not known yet
+  sigset_t held, before, waiting;
+  sigemptyset(&held);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&held, signal);
+  ::pthread_sigmask(SIG_BLOCK, &held, &before);
+  const auto is_interrupted = [&] {
+    ::sigpending(&waiting);
+    return ::sigismember(&waiting, SIGINT) == 1 || ::sigismember(&waiting, SIGTERM) == 1;
+  };
   int64_t link = 1;
-  for (; link <= plan.links && !signals.want_end(); ++link) try {
+  for (; link <= plan.links && !is_interrupted(); ++link) try {
       submit_link(plan, link, submission);
     } catch (const Error&) {
       if (link > 1)
@@ -202,6 +188,7 @@ Submission submit_all(const Plan& plan) {
     }
   if (link <= plan.links) log::warning(format("interrupted after job {} of {}", link - 1, plan.links));
   if (!submission.jobs.empty()) log::info(how_to_follow(submission));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return submission;
 }
 

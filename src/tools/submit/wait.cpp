@@ -24,30 +24,25 @@ using cluster::JobState;
 using Clock = std::chrono::steady_clock;
 using Watches = std::vector<JobWatch>;
 
-// the word up to the next blank; the text keeps the rest
-std::string next_word(std::string& text) {
-  const auto blank = text.find(' ');
-  const auto word = text.substr(0, blank);
-  text = blank == std::string::npos ? "" : text.substr(blank + 1);
-  return word;
-}
-
-void add_line(JobRecord& record, std::string line) {
-  const auto event = next_word(line), job = next_word(line);
+void add_line(JobRecord& record, const std::string& line) {
+  std::istringstream words(line);
+  std::string event, job, rest;
+  words >> event >> job;
   if (record.job.empty()) record.job = job;
   if (job != record.job) return;  // a job that was replaced, and is started again
+  if (int status = 0; event == "end" && words >> status) record.status = status;
+  std::getline(words >> std::ws, rest);
   if (event == "begin") {
     record.restarts += record.started ? 1 : 0;
     record.started = true;
     record.status.reset();
   } else if (event == "file") {
-    record.run_file = line;
+    record.run_file = rest;
   } else if (event == "next") {
-    record.job = line;
+    record.job = rest;
     record.replaced = true;
-  } else if (event == "end") {
-    if (const auto status = base::number_in(next_word(line))) record.status = static_cast<int>(*status);
-    if (!line.empty()) record.folder = line;
+  } else if (event == "end" && !rest.empty()) {
+    record.folder = rest;
   }
 }
 
@@ -101,10 +96,14 @@ JobWatch::Phase JobWatch::update() {
   }
   status = record.status.value_or(kFailed);
   const auto report = record.status ? report_ : report_on(folder);
-  // a script that failed before it continued the run leaves the report of the start before
-  if (report && (report->exit_status != kStoppedEarly || status == kStoppedEarly || !record.status)) {
+  // A script that failed before it continued the run leaves the report of the start before, and the next job
+  // of a chain may have changed it.
+  const bool is_early = status == kStoppedEarly;
+  if (report && (!record.status || is_early == (report->exit_status == kStoppedEarly))) {
     status = report->exit_status;
     verdict = report->text.substr(0, report->text.find('\n'));
+  } else if (is_early) {
+    verdict = "stopped early";
   }
   return phase = over;
 }
@@ -114,7 +113,10 @@ bool JobWatch::is_over() const {
   const bool is_unknown = kind == JobState::unknown, is_gone = is_unknown || kind == JobState::gone;
   const auto waited = Clock::now() - since_;
   if (record.status) return is_gone || (kind != JobState::queued && waited > limits_.silent);
-  return is_gone && waited > (is_unknown ? limits_.unknown : limits_.over);
+  if (!is_gone || waited <= (is_unknown ? limits_.unknown : limits_.over)) return false;
+  // a run that is running keeps a job that the scheduler has lost
+  const auto report = is_unknown ? report_on(folder) : std::nullopt;
+  return !report || report->exit_status != run_folder::kRunning;
 }
 
 namespace {
@@ -194,7 +196,10 @@ std::string end_in_words(const JobWatch& watch, const fs::path& log) {
     return watch.verdict + (watch.folder.empty() ? "" : format(" ({})", watch.folder.string()));
   if (watch.record.status)
     return format("exited with status {} without creating a run; see {}", watch.status, log.string());
-  return format("ended without a result ({}); see {}", watch.state ? watch.state->words : "", log.string());
+  std::error_code none;
+  const bool has_log = watch.record.started || fs::exists(log, none);
+  return format("ended without a result ({}){}", watch.state ? watch.state->words : "",
+                has_log ? "; see " + log.string() : ", before it started");
 }
 
 class JobScreen {
@@ -225,7 +230,7 @@ class JobScreen {
     while (!fs::exists(log, none) && Clock::now() < until) std::this_thread::sleep_for(200ms);
     if (!is_slurm) std::this_thread::sleep_for(500ms);
     print_logs(watch, true);
-    if (!fs::exists(log, none))
+    if (watch.record.started && !fs::exists(log, none))
       log::warning(format("{} did not appear within {} s of the job's end", log.string(), limit.count()));
     console_.line(
         format("job {}{} {}", watch.job(), watch.verdict.empty() ? "" : ":", end_in_words(watch, log)));
@@ -274,7 +279,14 @@ int wait_for_chain(const Submission& submission) {
     }
     screen.finish(watch);
     if (i == 0 || !watch.folder.empty()) status = watch.status;
-    if (status != kStoppedEarly || watch.status != kStoppedEarly) break;
+    if (status == kStoppedEarly && watch.status == kStoppedEarly) continue;
+    std::vector<std::string> cancel;
+    while (!watch.record.started && ++i < submission.jobs.size())
+      cancel.push_back(cluster::cancel_command(submission.scheduler, submission.jobs[i].id));
+    if (!cancel.empty())  // PBS holds a job whose predecessor was deleted before it started
+      log::warning("the chain's other jobs may wait forever; to cancel them, run: " +
+                   base::join(cancel, "; "));
+    break;
   }
   return status;
 }
@@ -314,7 +326,7 @@ int wait_for_sweep(const Submission& submission) {
                           end_in_words(watch, log)));
     }
     const auto now = counts(watches);
-    pause = pause_after(now != shown, pause);
+    pause = std::max<std::chrono::milliseconds>(pause_after(now != shown, pause), watches.size() * 10ms);
     console.progress(shown = now);
     poll.query(watches);
   }

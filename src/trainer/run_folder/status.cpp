@@ -130,7 +130,7 @@ void check_there(const fs::path& folder) {
 
 constexpr auto kLookEvery = 1s;
 constexpr auto kPoll = 100ms;
-constexpr auto kSilent = 10s;  // from a request's end to the status that says why, two heartbeats
+constexpr auto kSilent = 10s;  // from a request's end to the status that says why
 constexpr auto kAlive = 2s;    // between two looks at whether the run's process lives
 constexpr std::array<const char*, kRequests.size()> kNames = {"stop.request", "checkpoint.request"};
 
