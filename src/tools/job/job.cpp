@@ -82,7 +82,7 @@ class Job {
   int run(const std::string& command, const std::vector<std::string>& words) {
     if (command == "train") return recorded([&] { return train(words); });
     if (command == "eval") return eval(words);
-    if (command == "bench") return bench(words);
+    if (command == "bench" || command == "check") return bench(command, words);
     return own_program(words);
   }
 
@@ -417,7 +417,8 @@ class Job {
       answers[host] = std::async([this, host, before] {
         for (const auto start = std::chrono::steady_clock::now();; std::this_thread::sleep_for(2s)) {
           const int answer = contact(host, port_, node_timeout_);
-          const auto limit = (answer == 1 ? 7 : 1) * node_timeout_;  // TCP itself tries again when it is silent
+          const auto limit =
+              (answer == 1 ? 7 : 1) * node_timeout_;  // TCP itself tries again when it is silent
           if (answer >= before || std::chrono::steady_clock::now() - start >= limit) return answer;
           if (signal_waits()) return before;  // the job stops early
         }
@@ -572,11 +573,12 @@ class Job {
     return run_once(words);
   }
 
-  int bench(std::vector<std::string> words) {
-    if (words.empty()) words = words_in(value(environment_, "BENCH", "allreduce"));
+  int bench(const std::string& command, std::vector<std::string> words) {
+    if (words.empty() && command == "bench") words = words_in(value(environment_, "BENCH", "allreduce"));
     prepare(false);
-    if (words[0] == "dp-vs-ddp") launcher_ = {"env"};  // it starts its own ranks, on this node
-    words.insert(words.begin(), {program_, "bench"});
+    // these start their own ranks, on this node
+    if (command == "check" || words[0] == "dp-vs-ddp") launcher_ = {"env"};
+    words.insert(words.begin(), {program_, command});
     return run_once(words);
   }
 
@@ -669,14 +671,15 @@ int run_job(const std::vector<std::string>& words, Signals& signals, const std::
         "  train [CONFIG.yaml]  lockstep train, restarted if it lost ranks or stopped early\n"
         "  eval [RUN_FOLDER]    lockstep eval\n"
         "  bench [NAME]         lockstep bench\n"
+        "  check [EXERCISE]     lockstep check, on this node\n"
         "  run PROGRAM          your own program on every rank\n\n"
         "further arguments go to that command or program:\n"
         "  lockstep job train configs/mnist.yaml --resume auto\n");
     return kDone;
   }
-  if (const Words all = {"train", "eval", "bench", "run"}; std::ranges::count(all, words[0]) == 0)
+  if (const Words all = {"train", "eval", "bench", "check", "run"}; std::ranges::count(all, words[0]) == 0)
     throw InputError(format("unknown action '{}'", base::printable(words[0])), "lockstep job",
-                     "use train, eval, bench or run");
+                     "use train, eval, bench, check or run");
   return Job(signals, program).run(words[0], {words.begin() + 1, words.end()});
 }
 
