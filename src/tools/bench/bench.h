@@ -55,9 +55,10 @@ struct DpVsDdpBench {
   std::string config = "configs/mnist.yaml";
   std::vector<std::string> sets;
   int64_t devices = 2;
-  int64_t steps = 20;   // timed, of one run
-  int64_t repeats = 3;  // runs of each way, taking turns
-  std::string out;      // an HTML page; empty = none
+  int64_t steps = 20;                   // timed, of one run
+  int64_t repeats = 3;                  // runs of each way, taking turns
+  std::string out;                      // an HTML page; empty = none
+  std::vector<std::string> words = {};  // the command line, for its processes
 };
 void dp_vs_ddp(const DpVsDdpBench& wanted);
 /// In one process of a way: trains, measures, and returns the result, or its error, as text.

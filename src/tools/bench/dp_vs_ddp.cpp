@@ -24,7 +24,6 @@
 #include "tools/bench/measure.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
-#include "trainer/step/step.h"
 
 namespace lockstep::bench {
 namespace {
@@ -36,11 +35,12 @@ const std::vector<std::string> kWide = {"wide", "wide, loss inside"};  // peak m
 
 // What one process of a way found.
 struct Part {
-  std::vector<double> losses;   // of the whole batch, a step
-  std::vector<double> seconds;  // a step
-  std::vector<double> peaks;    // bytes, a device
-  int64_t batch = 0;            // samples of a step
+  std::vector<double> losses = {};   // of the whole batch, a step
+  std::vector<double> seconds = {};  // a step
+  std::vector<double> peaks = {};    // bytes, a device
+  int64_t batch = 0;                 // samples of a step
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Part, losses, seconds, peaks, batch)
 
 // --- one process of a way ---
 
@@ -90,40 +90,32 @@ Part train_part(const std::string& way, const DpVsDdpBench& wanted) {
   if (way != "ddp")  // the config's batch is that of one rank; DataParallel takes the batches of all
     command.sets.push_back(format(
         "data.batch_size={}", settings_of(command.config, command.sets).data.batch_size * wanted.devices));
-  auto setup = train::set_up(command);
+  const auto setup = train::set_up(command);
   const auto& team = *setup.team;
-  const auto device = team.device();
-  parallel::DeviceMemory memory(way == "ddp" ? std::vector{device}
-                                             : devices_like(device, static_cast<int>(wanted.devices)));
-  auto learner = train::make_learner(setup);
-  if (!learner.source->is_shared())
+  parallel::DeviceMemory memory(way == "ddp" ? std::vector{team.device()}
+                                             : devices_like(team.device(), static_cast<int>(wanted.devices)));
+  TrainingSteps steps(setup);
+  if (!steps.learner().source->is_shared())
     throw InputError(
         format("task {} generates its samples, which differ on each rank", setup.settings.task.name),
         "task.name", "use a config with a data set, or run lockstep bench step");
-  train::TrainingStep step(setup, learner);
-  const train::Feed feed = learner.source->feed(setup.settings);
-  train::TrainingState state;
-  train::PhaseClock clock;
-  train::LossTrace losses;
-  Part found;
-  found.batch = learner.rounds.step_samples;
-  auto epoch = feed.epoch(state);
-  auto begin = Clock::now();
-  while (epoch.next_step()) {
-    step.run(++state.step, epoch, losses, clock);
-    losses.read_pending();
-    const auto now = Clock::now();
-    found.losses.push_back(losses.last());
-    if (state.step > kWarmUp) found.seconds.push_back(std::chrono::duration<double>(now - begin).count());
+  Part found{.batch = steps.learner().rounds.step_samples};
+  for (int64_t step = 1; step <= kWarmUp + wanted.steps; ++step) {
+    const auto begin = Clock::now();
+    steps.take();
+    steps.read_pending();
+    found.losses.push_back(steps.losses().last());
+    if (step > kWarmUp) found.seconds.push_back(since(begin));
     // without the old buckets, which DDP has replaced and gloo may still hold
-    if (state.step == kWarmUp) memory.restart();
-    if (state.step == kWarmUp + wanted.steps) break;
-    begin = now;
+    if (step == kWarmUp) memory.restart();
   }
-  if (found.seconds.empty())
-    throw InputError("an epoch has too few steps to measure", wanted.config, "set a smaller data.batch_size");
   team.sum(found.losses);
-  for (auto& loss : found.losses) loss /= team.world();
+  for (auto& loss : found.losses) {
+    loss /= team.world();
+    if (!std::isfinite(loss))
+      throw InputError("a loss is not a number", wanted.config,
+                       "use a config that `lockstep train` can train");
+  }
   team.max(found.seconds);
   for (const auto& text : team.all_gather(format("{}", memory.peaks()[0])))
     found.peaks.push_back(std::stod(text));
@@ -160,26 +152,6 @@ constexpr double kRounding = 1e-4;  // of a loss, after a few steps
 constexpr double kNotebookDp = 18.31, kNotebookDdp = 6.09;
 constexpr std::chrono::minutes kLongest{10};  // one run
 
-// A loss that is not finite is null in JSON.
-Part read_part(const std::string& text) {
-  const auto json = nlohmann::json::parse(base::unpack_outcome(text));
-  const auto numbers = [&](const char* key) {
-    std::vector<double> numbers;
-    for (const auto& value : json.at(key)) numbers.push_back(value.is_null() ? NAN : value.get<double>());
-    return numbers;
-  };
-  return {numbers("losses"), numbers("seconds"), numbers("peaks"), json.at("batch").get<int64_t>()};
-}
-
-std::vector<std::string> words_of(const std::string& way, const DpVsDdpBench& wanted) {
-  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  words.insert(words.end(),
-               {"bench", "dp-vs-ddp", "--part", way, "--config", wanted.config, "--log", "error", "--devices",
-                std::to_string(wanted.devices), "--steps", std::to_string(wanted.steps)});
-  for (const auto& set : wanted.sets) words.insert(words.end(), {"--set", set});
-  return words;
-}
-
 // The environment that torchrun sets for each process of one node.
 std::vector<std::string> rank_settings(int64_t rank, int64_t world, const std::string& port) {
   return {format("RANK={}", rank),
@@ -196,7 +168,9 @@ std::vector<std::string> rank_settings(int64_t rank, int64_t world, const std::s
 // Starts the processes of a way, waits for all, and returns the first one's result. Throws the error of any.
 Part run_way(const std::string& way, const DpVsDdpBench& wanted) {
   const int64_t world = way == "ddp" ? wanted.devices : 1;
-  const auto words = words_of(way, wanted);
+  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(), "bench",
+                                    "dp-vs-ddp", "--part", way};
+  words.insert(words.end(), wanted.words.begin(), wanted.words.end());
   const auto port = std::to_string(comm::listen_on("127.0.0.1").port);  // a free one
   std::vector<std::optional<std::string>> answers(static_cast<size_t>(world));
   std::vector<std::jthread> threads;
@@ -206,15 +180,12 @@ Part run_way(const std::string& way, const DpVsDdpBench& wanted) {
       answers[static_cast<size_t>(rank)] = base::capture(words, kLongest, settings);
     });
   threads.clear();  // joins
-  bool all_answered = true;
-  for (const auto& answer : answers) {
-    if (answer) (void)read_part(*answer);  // throws its error
-    all_answered = all_answered && answer;
-  }
-  if (!all_answered)
+  for (const auto& answer : answers)
+    if (answer) base::unpack_outcome(*answer);  // throws its error
+  if (!std::ranges::all_of(answers, [](const auto& answer) { return answer.has_value(); }))
     throw Error("a process of '" + way + "' failed or took too long", "bench dp-vs-ddp",
                 "try the same config with `lockstep train`");
-  return read_part(*answers.front());
+  return nlohmann::json::parse(base::unpack_outcome(*answers.front())).get<Part>();
 }
 
 void verify(const std::string& way, const Part& found, const Part& other) {
@@ -347,11 +318,7 @@ std::string dp_vs_ddp_part(const std::string& way, const DpVsDdpBench& wanted) {
   return base::pack_outcome([&] {
     const auto found =
         way.starts_with("wide") ? wide_head(way == kWide[1], wanted.devices) : train_part(way, wanted);
-    return nlohmann::json({{"losses", found.losses},
-                           {"seconds", found.seconds},
-                           {"peaks", found.peaks},
-                           {"batch", found.batch}})
-        .dump();
+    return nlohmann::json(found).dump();
   });
 }
 

@@ -89,6 +89,33 @@ std::vector<std::vector<double>> interleaved_medians(
   return medians;
 }
 
+TrainingSteps::TrainingSteps(const train::Setup& setup)
+    : learner_(train::make_learner(setup)),
+      step_(setup, learner_),
+      feed_(learner_.source->feed(setup.settings)) {
+  clock_.time_on(setup.team->device());
+}
+
+void TrainingSteps::make_ready() {
+  if (epoch_ && !epoch_->is_over()) return;
+  if (epoch_) {
+    read_pending();
+    ++state_.epoch;
+  }
+  clock_.enter(train::Phase::data);
+  epoch_.reset();  // its workers end before new ones start
+  learner_.source->prepare(learner_.model->net(), state_);
+  epoch_.reset(new train::EpochFeed(feed_.epoch(state_)));
+  clock_.enter(train::Phase::other);
+}
+
+void TrainingSteps::take() {
+  make_ready();
+  epoch_->next_step();
+  step_.run(++state_.step, *epoch_, losses_, clock_);
+  samples_ += epoch_->samples();
+}
+
 double parse_latency(const std::string& text) {
   return read(text, {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}, "latency", "write 3us, 3ms, 3s or 0");
 }
@@ -180,11 +207,11 @@ ProcessorTime operator-(const ProcessorTime& a, const ProcessorTime& b) {
   return {a.all - b.all, a.idle - b.idle, a.stolen - b.stolen, a.own - b.own};
 }
 
-std::vector<std::string> busy_nodes(const std::vector<RankTime>& ranks) {
+std::vector<std::string> busy_nodes(const std::vector<RankSteps>& ranks) {
   std::map<std::string, ProcessorTime> nodes;  // the first rank's, with the own time of all
-  for (const auto& [host, passed] : ranks) {
-    const auto [node, is_new] = nodes.try_emplace(host, passed);
-    if (!is_new) node->second.own += passed.own;
+  for (const auto& rank : ranks) {
+    const auto [node, is_new] = nodes.try_emplace(rank.host, rank.processors);
+    if (!is_new) node->second.own += rank.processors.own;
   }
   std::vector<std::string> lines;
   for (const auto& [host, passed] : nodes) {
