@@ -79,22 +79,13 @@ void Page::add(const char* kind, ordered_json value) {
   sections_.back()["items"].push_back({{kind, std::move(value)}});
 }
 
-void Page::print(const std::string& text) {
-  text_ += std::exchange(heading_, "") + text;
-}
-
-void Page::text(const std::string& text) {
-  print(text + "\n");
-  add("text", text);
-}
-
-void Page::note(const std::string& text) {
-  print(text + "\n");
-  add("note", text);
+void Page::text(const std::string& text, const char* kind) {
+  text_ += std::exchange(heading_, "") + text + "\n";
+  add(kind, text);
 }
 
 void Page::table(const Table& rows) {
-  print(aligned(rows));
+  text_ += std::exchange(heading_, "") + aligned(rows);
   add("table", rows);
 }
 

@@ -18,9 +18,9 @@ class Page {
 
   /// Begins a part with a heading, which the text leaves out for the first part.
   void section(const std::string& heading);
-  void text(const std::string& text);
+  void text(const std::string& text, const char* kind = "text");
   /// Small print.
-  void note(const std::string& text);
+  void note(const std::string& note) { text(note, "note"); }
   void table(const Table& rows);
   /// Of the page alone: {kind: value}, with a kind that page.html draws.
   void add(const char* kind, nlohmann::ordered_json value);
@@ -29,8 +29,6 @@ class Page {
   std::string html() const;
 
  private:
-  void print(const std::string& text);
-
   std::string title_, text_, heading_;  // heading_: the text's next one
   nlohmann::ordered_json sections_ = nlohmann::ordered_json::array();
 };

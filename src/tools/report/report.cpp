@@ -189,7 +189,7 @@ void number_equal_names(Runs& runs) {
 
 std::string report(const std::vector<std::filesystem::path>& folders) {
   Runs runs;
-  for (const auto& folder : folders) runs.push_back(read_run(folder));
+  for (const auto& folder : folders) runs.push_back(read_run(folder, /*with_facts=*/true));
   number_equal_names(runs);
   Page page(runs.size() == 1 ? runs[0].name : format("{} runs", runs.size()));
   for (const auto add :

@@ -29,13 +29,13 @@ std::optional<std::string> read_if_there(RunData& run, const char* file) {
   }
 }
 
-nlohmann::json read_json(RunData& run, const char* file) {
-  const auto text = read_if_there(run, file);
-  if (!text) return {};
-  auto json = base::parse_json(*text);
-  if (json.is_object()) return json;
-  run.troubles.push_back(format("{}: not a complete JSON object", file));
-  return {};
+void read_facts(RunData& run) {
+  const auto text = read_if_there(run, "report.json");
+  auto json = text ? base::parse_json(*text) : nlohmann::json::object();
+  if (json.is_object())
+    run.facts = std::move(json);
+  else
+    run.troubles.emplace_back("report.json: not a complete JSON object");
 }
 
 void add_points(const nlohmann::json& line, std::map<std::string, Curve>& curves) {
@@ -99,7 +99,7 @@ void check_is_run(const RunData& run) {
 
 }  // namespace
 
-RunData read_numbers(const fs::path& folder) {
+RunData read_run(const fs::path& folder, bool with_facts) {
   RunData run;
   run.folder = folder.string();
   run.name = fs::absolute(folder).lexically_normal().filename().string();
@@ -107,21 +107,15 @@ RunData read_numbers(const fs::path& folder) {
   check_is_run(run);
   try {
     auto job = run_folder::job_status(folder);
-    run.verdict = std::move(job.text);
     run.outcome = std::move(job.outcome);
     run.status = std::move(job.status);
   } catch (const std::exception& error) {
-    run.verdict = run.outcome = "unknown";
+    run.outcome = "unknown";
     run.troubles.push_back(describe(error));
   }
   read_config(run);
   read_metrics(run);
-  return run;
-}
-
-RunData read_run(const fs::path& folder) {
-  auto run = read_numbers(folder);
-  run.facts = read_json(run, "report.json");
+  if (with_facts) read_facts(run);
   return run;
 }
 

@@ -21,8 +21,7 @@ struct Curve {
 struct RunData {
   std::string name;                                           ///< of the folder
   std::string folder;                                         ///< as it was given
-  std::string verdict;                                        ///< as `lockstep status` says it
-  std::string outcome;                                        ///< the same without loss, accuracy and reward
+  std::string outcome;                                        ///< the state in words
   std::optional<run_folder::RunStatus> status;                ///< nothing where it could not be read
   std::string config;                                         ///< its text
   std::vector<std::pair<std::string, std::string>> settings;  ///< "optim.lr" and its value, in order
@@ -31,10 +30,8 @@ struct RunData {
   std::vector<std::string> troubles;                          ///< what could not be read, for people
 };
 
-/// InputError where the folder is not a run folder.
-RunData read_run(const std::filesystem::path& folder);
-/// The same without facts, which may be large.
-RunData read_numbers(const std::filesystem::path& folder);
+/// InputError where the folder is not a run folder. `with_facts`: also report.json, which may be large.
+RunData read_run(const std::filesystem::path& folder, bool with_facts = false);
 
 // Values of a file that may hold any type, or no value; then the result is null, NaN or empty.
 const nlohmann::json& at(const nlohmann::json& object, const char* key);
