@@ -121,9 +121,9 @@ NLOHMANN_JSON_SERIALIZE_ENUM(FindingLevel, {{FindingLevel::ok, "ok"},
                                             {FindingLevel::failure, "failure"}})
 
 struct Finding {
+  std::string says;         // one line
+  std::string remedy = {};  // what to do; empty where all is well
   FindingLevel verdict = FindingLevel::ok;
-  std::string says;          // one line
-  std::string remedy = {};   // what to do; empty where all is well
   std::string drawing = {};  // lines below it, for example a table
   std::string check = {};    // the check's name
 };
@@ -131,14 +131,16 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, verdict, says, remedy, drawing, chec
 
 using Findings = std::vector<Finding>;
 
-inline Finding ok(std::string says, std::string drawing = {}) {
-  return {FindingLevel::ok, std::move(says), {}, std::move(drawing)};
+inline constexpr auto kWarning = FindingLevel::warning, kFailure = FindingLevel::failure;
+
+inline Finding ok(std::string says) {
+  return {std::move(says)};
 }
 inline Finding warning(std::string says, std::string remedy) {
-  return {FindingLevel::warning, std::move(says), std::move(remedy)};
+  return {std::move(says), std::move(remedy), kWarning};
 }
 inline Finding failure(std::string says, std::string remedy) {
-  return {FindingLevel::failure, std::move(says), std::move(remedy)};
+  return {std::move(says), std::move(remedy), kFailure};
 }
 inline void append(Findings& findings, Findings more) {
   for (Finding& finding : more) findings.push_back(std::move(finding));

@@ -2,7 +2,6 @@
 // The table of rules over all ranks' facts. Rules are pure functions, so a test can make up a cluster.
 
 #include <exception>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -13,23 +12,15 @@
 
 namespace lockstep::doctor {
 
-/// What a rule found; `remedy` and `level` replace the rule's own.
-struct Problem {
-  std::string says;
-  std::string remedy = {};
-  std::optional<FindingLevel> level = {};
-};
-using Problems = std::vector<Problem>;
 /// The ranks of one machine, in order.
 using Machine = std::vector<const RankFacts*>;
 
-inline constexpr auto kWarning = FindingLevel::warning, kFailure = FindingLevel::failure;
-
-/// What is wrong with a rank, a machine or the cluster, how bad that is, and what to do.
+/// What is wrong with a rank, a machine or the cluster, how bad that is, and what to do. A finding with a
+/// level or remedy of its own keeps it.
 struct Rule {
   FindingLevel level;
-  std::variant<Problems (*)(const RankFacts&, const Cluster&), Problems (*)(const Machine&),
-               Problems (*)(const Cluster&)>
+  std::variant<Findings (*)(const RankFacts&, const Cluster&), Findings (*)(const Machine&),
+               Findings (*)(const Cluster&)>
       problems;
   const char* remedy;
 };
