@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <set>
@@ -195,36 +194,27 @@ void collect_host(RankFacts& facts, const DoctorSettings&) {
   }
 }
 
-template <class Function>
-Function* driver_function(const char* name) {
+// Calls a function of the CUDA driver. False if there is none, or it failed.
+template <class... Args>
+bool ask_driver(const char* name, Args... args) {
   static void* library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  return library ? reinterpret_cast<Function*>(::dlsym(library, name)) : nullptr;
-}
-
-int gpu_attribute(int kind, int device) {
-  const auto ask = driver_function<int(int*, int, int)>("cuDeviceGetAttribute");
-  int value = 0;
-  return ask && ask(&value, kind, device) == 0 ? value : 0;
+  const auto ask = library ? reinterpret_cast<int (*)(Args...)>(::dlsym(library, name)) : nullptr;
+  return ask && ask(args...) == 0;
 }
 
 Gpu gpu_of(int index) {
   constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
   const auto identity = launch::identify_gpu(index);
-  Gpu gpu{.uuid = identity.uuid, .bus = identity.bus};
-  for (char& letter : gpu.bus) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  Gpu gpu{.uuid = identity.uuid, .bus = base::lower_case(identity.bus)};
   if (!gpu.bus.empty()) gpu.near = base::first_line("/sys/bus/pci/devices/" + gpu.bus + "/local_cpulist");
   int device = 0;
-  const auto get = driver_function<int(int*, int)>("cuDeviceGet");
-  if (!get || get(&device, index) != 0) return gpu;
+  if (!ask_driver("cuDeviceGet", &device, index)) return gpu;
   std::array<char, 256> name{};
-  const auto get_name = driver_function<int(char*, int, int)>("cuDeviceGetName");
-  if (get_name && get_name(name.data(), static_cast<int>(name.size()) - 1, device) == 0)
+  if (ask_driver("cuDeviceGetName", name.data(), static_cast<int>(name.size()) - 1, device))
     gpu.name = name.data();
-  gpu.major = gpu_attribute(kMajor, device);
-  gpu.minor = gpu_attribute(kMinor, device);
-  size_t bytes = 0;
-  const auto memory = driver_function<int(size_t*, int)>("cuDeviceTotalMem_v2");
-  if (memory && memory(&bytes, device) == 0) gpu.memory = static_cast<long long>(bytes);
+  ask_driver("cuDeviceGetAttribute", &gpu.major, kMajor, device);
+  ask_driver("cuDeviceGetAttribute", &gpu.minor, kMinor, device);
+  ask_driver("cuDeviceTotalMem_v2", &gpu.memory, device);
   return gpu;
 }
 
@@ -234,8 +224,7 @@ void collect_gpus(RankFacts& facts, const DoctorSettings& settings) {
   const launch::GpuCount count = launch::count_gpus(settings.environment);
   facts.gpus_because = count.because;
   int driver = 0;
-  const auto ask = driver_function<int(int*)>("cuDriverGetVersion");
-  if (ask && ask(&driver) == 0 && driver > 0)
+  if (ask_driver("cuDriverGetVersion", &driver) && driver > 0)
     facts.versions["CUDA driver"] = format("{}.{}", driver / 1000, driver % 1000 / 10);
   for (int index = 0; index < count.count; ++index) facts.gpus.push_back(gpu_of(index));
 }

@@ -22,7 +22,7 @@ namespace lockstep::doctor {
 struct Gpu {
   std::string uuid = {}, name = {}, bus = {};  // bus: "0000:17:00.0"
   std::string near = {};                       // the CPUs close to it, "0-15"; empty = unknown
-  long long memory = 0;                        // bytes
+  size_t memory = 0;                           // bytes
   int major = 0, minor = 0;                    // compute capability
 };
 
