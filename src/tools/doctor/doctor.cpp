@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -12,6 +11,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
 #include "lockstep/comm/rendezvous/join.h"
@@ -76,15 +76,12 @@ class Watchdog {
   void watch(const std::stop_token& stop) {
     const launch::StopSignals signals;  // here, as it unblocks them in the thread that makes it
     for (base::AwakeTime all; !stop.stop_requested(); std::this_thread::sleep_for(milliseconds(20))) {
-      std::string stage;
-      milliseconds limit;
-      {
-        const std::lock_guard lock(mutex_);
-        const bool over = stage_time_.passed() > stage_limit_;
-        limit = over ? stage_limit_ : limit_;
-        stage = stage_;
-        if (!over && all.passed() <= limit_ && launch::StopSignals::received() == 0) continue;
-      }
+      std::unique_lock lock(mutex_);
+      const bool over = stage_time_.passed() > stage_limit_;
+      if (!over && all.passed() <= limit_ && launch::StopSignals::received() == 0) continue;
+      const auto stage = stage_;
+      const auto limit = over ? stage_limit_ : limit_;
+      lock.unlock();
       on_end_(launch::StopSignals::received(), stage, limit);
     }
   }
@@ -159,8 +156,8 @@ class Output {
     if (std::exchange(has_facts_, true)) return;
     const Job& job = cluster_.ranks.front().job;
     if (!json_)
-      print(format("{}{} on {}, launcher {}\n", tag_, counted(job.world, "rank"), counted(job.nodes, "node"),
-                   job.launcher));
+      output::print(format("{}{} on {}, launcher {}\n", tag_, counted(job.world, "rank"),
+                           counted(job.nodes, "node"), job.launcher));
     add_locked(early);
     for (const Check& check : checks())
       if (std::ranges::find(early, check.name, &Finding::check) == early.end())
@@ -177,7 +174,7 @@ class Output {
     const std::lock_guard lock(mutex_);
     if (std::exchange(is_finished_, true)) return;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-    print(json_ ? as_json(findings_, cluster_, passed.count()) : summary(findings_, passed.count()));
+    output::print(json_ ? as_json(findings_, cluster_, passed.count()) : summary(findings_, passed.count()));
   }
 
   bool has_failure() const {
@@ -186,15 +183,10 @@ class Output {
   }
 
  private:
-  static void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
-
   void add_locked(const Findings& findings) {
     if (is_finished_) return;
     if (!json_)
-      for (const Finding& finding : findings) print(as_text(finding, tag_));
+      for (const Finding& finding : findings) output::print(as_text(finding, tag_));
     append(findings_, findings);
   }
 
