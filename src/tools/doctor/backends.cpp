@@ -16,7 +16,6 @@
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/launch/device.h"
-#include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 #include "tools/report/page.h"
 
@@ -189,24 +188,18 @@ double bus_bandwidth(int64_t bytes, double seconds, int world) {
   return 2.0 * (world - 1) / world * static_cast<double>(bytes) / seconds;
 }
 
-NcclLog read_nccl_log(const std::string& text) {
-  NcclLog log;
-  std::set<std::string> transports;
-  for (const auto& line : base::split(text, '\n')) {
-    const auto network = after(line, "Using network ");
-    if (!network.empty()) log.network = network;
+Finding nccl_finding(const std::string& log, const std::vector<std::string>& fabric, int nodes) {
+  std::string network;               // "Socket", "IB", "AWS Libfabric"
+  std::set<std::string> transports;  // "P2P/CUMEM", "NET/Socket/0"
+  for (const auto& line : base::split(log, '\n')) {
+    if (const auto name = after(line, "Using network "); !name.empty()) network = name;
     if (line.find("Channel ") != std::string::npos) transports.insert(after(line, " via "));
   }
   transports.erase("");
-  log.transport = base::join({transports.begin(), transports.end()}, ", ");
-  return log;
-}
-
-Finding nccl_finding(const NcclLog& log, const std::vector<std::string>& fabric, int nodes) {
+  const auto channels = base::join({transports.begin(), transports.end()}, ", ");
   const auto known = [](const std::string& text) { return text.empty() ? "not reported" : text; };
-  const auto what = format("network {}, channels {}", known(log.network), known(log.transport));
-  const bool uses_sockets =
-      log.network.starts_with("Socket") || log.transport.find("NET/Socket") != std::string::npos;
+  const auto what = format("network {}, channels {}", known(network), known(channels));
+  const bool uses_sockets = network.starts_with("Socket") || channels.find("NET/Socket") != std::string::npos;
   if (nodes < 2 || !uses_sockets || fabric.empty()) return ok(what);
   return warning(format("{}: it uses sockets, and this node has {}", what, base::join(fabric, ", ")),
                  "load the site's NCCL plug-in (aws-ofi-nccl for Slingshot and EFA), check that libibverbs "
@@ -256,7 +249,7 @@ void measure_nccl(Session& session, Findings& findings) {
   const auto report = [&] {
     std::ostringstream text;
     text << std::ifstream(log).rdbuf();
-    findings.push_back(nccl_finding(read_nccl_log(text.str()), fabric_here(), session.job().nodes));
+    findings.push_back(nccl_finding(text.str(), fabric_here(), session.job().nodes));
   };
   const auto index = static_cast<c10::DeviceIndex>(device_of(session).choice.index);
   BackendTest test(session, "nccl", at::Device(c10::kCUDA, index));

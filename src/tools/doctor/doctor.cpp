@@ -19,7 +19,6 @@
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "lockstep/launch/variables.h"
-#include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {
@@ -35,6 +34,7 @@ constexpr milliseconds kRound{15'000};         // for all ranks to take part
 constexpr milliseconds kSlack{5'000};          // the layers below time out so much later, with other messages
 constexpr milliseconds kLeave{10'000};         // for all ranks to finish
 constexpr milliseconds kMeasure{40'000};       // for one measurement
+constexpr milliseconds kAll{55'000};           // for everything together
 constexpr milliseconds kAfterRankZero{2'000};  // it prints first, and its launcher may then end the others
 constexpr unsigned kLastPrint = 2, kLastPrintOnSignal = 1;  // seconds; mpirun kills a second after SIGTERM
 constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
@@ -60,10 +60,8 @@ class Watchdog {
   /// `signal` is 0 where the stage took longer than `limit`.
   using OnEnd = std::function<void(int signal, const std::string& stage, milliseconds limit)>;
 
-  Watchdog(milliseconds limit, OnEnd on_end)
-      : limit_(limit),
-        on_end_(std::move(on_end)),
-        thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+  explicit Watchdog(OnEnd on_end)
+      : on_end_(std::move(on_end)), thread_([this](const std::stop_token& stop) { watch(stop); }) {}
 
   void begin(const char* stage, milliseconds limit) {
     const std::lock_guard lock(mutex_);
@@ -78,15 +76,14 @@ class Watchdog {
     for (base::AwakeTime all; !stop.stop_requested(); std::this_thread::sleep_for(milliseconds(20))) {
       std::unique_lock lock(mutex_);
       const bool over = stage_time_.passed() > stage_limit_;
-      if (!over && all.passed() <= limit_ && launch::StopSignals::received() == 0) continue;
+      if (!over && all.passed() <= kAll && launch::StopSignals::received() == 0) continue;
       const auto stage = stage_;
-      const auto limit = over ? stage_limit_ : limit_;
+      const auto limit = over ? stage_limit_ : kAll;
       lock.unlock();
       on_end_(launch::StopSignals::received(), stage, limit);
     }
   }
 
-  const milliseconds limit_;
   OnEnd on_end_;
   std::mutex mutex_;
   std::string stage_ = "the start";
@@ -207,7 +204,7 @@ class Doctor {
       : settings_(settings),
         timeout_(round_timeout(settings.environment)),
         output_(settings.json),
-        watchdog_(settings.limit, [this](int signal, const std::string& stage, milliseconds limit) {
+        watchdog_([this](int signal, const std::string& stage, milliseconds limit) {
           end_early(signal, stage, limit);
         }) {}
 

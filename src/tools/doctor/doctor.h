@@ -1,7 +1,6 @@
 #pragma once
 // `lockstep doctor`: what is wrong with this node, this job and its network, and what to do about it.
 
-#include <chrono>
 #include <map>
 #include <string>
 
@@ -18,7 +17,6 @@ struct DoctorSettings {
   bool json = false;
   std::map<std::string, std::string> versions = {};  // of the program: "libtorch" -> "2.11.0"
   launch::Environment environment = {};              // as the process found it
-  std::chrono::milliseconds limit{55'000};           // for everything together
 };
 
 /// Collective where the ranks can meet. Prints on rank 0, or on one rank of each host where the ranks cannot

@@ -22,7 +22,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/run_for.h"
-#include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"

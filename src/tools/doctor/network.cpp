@@ -9,7 +9,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
-#include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {

@@ -5,9 +5,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/report.h"
-#include "tools/doctor/rules.h"
+#include "tools/doctor/facts.h"
 #include "tools/report/page.h"
 
 namespace lockstep::doctor {
@@ -117,9 +118,8 @@ Findings different_systems(const Cluster& cluster) {
 // Launchers set their own variables differently on each rank. People set these.
 Findings different_variables(const Cluster& cluster) {
   return differences(cluster, &RankFacts::variables, [](const std::string& name) {
-    for (const char* prefix : {"NCCL_", "GLOO_", "OMP_", "MKL_", "KMP_", "TORCH_", "LOCKSTEP_", "ATEN_"})
-      if (name.starts_with(prefix)) return true;
-    return false;
+    return base::is_among(name,
+                          {"NCCL_*", "GLOO_*", "OMP_*", "MKL_*", "KMP_*", "TORCH_*", "LOCKSTEP_*", "ATEN_*"});
   });
 }
 

@@ -7,7 +7,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/process/cpus.h"
-#include "tools/doctor/rules.h"
+#include "tools/doctor/facts.h"
 
 namespace lockstep::doctor {
 namespace {

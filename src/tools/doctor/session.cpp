@@ -8,7 +8,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/rendezvous/join.h"
-#include "tools/doctor/rules.h"
 #include "tools/report/page.h"
 
 namespace lockstep::base {

@@ -176,14 +176,8 @@ std::string fault_in(const at::Tensor& sum, int round, int world);
 /// Of an all-reduce, NCCL's "bus bandwidth".
 double bus_bandwidth(int64_t bytes, double seconds, int world);
 
-/// What NCCL's log (NCCL_DEBUG=INFO) says about its network and channels.
-struct NcclLog {
-  std::string network;    // "Socket", "IB", "AWS Libfabric"
-  std::string transport;  // of its channels: "P2P/CUMEM", "NET/Socket/0", several with commas
-};
-NcclLog read_nccl_log(const std::string& text);
-
-/// `fabric`: the fast network devices of this node, "mlx5_0", "hsn0".
-Finding nccl_finding(const NcclLog& log, const std::vector<std::string>& fabric, int nodes);
+/// Of NCCL's log (NCCL_DEBUG=INFO): its network and the transports of its channels. `fabric`: the fast
+/// network devices of this node, "mlx5_0", "hsn0".
+Finding nccl_finding(const std::string& log, const std::vector<std::string>& fabric, int nodes);
 
 }  // namespace lockstep::doctor
