@@ -1,5 +1,4 @@
-#include "tools/report/run_data.h"
-
+// A run's folder, as far as it can be read.
 #include <algorithm>
 #include <limits>
 
@@ -8,6 +7,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
+#include "tools/report/run_list.h"
 #include "trainer/config/yaml.h"
 
 namespace lockstep::report {
