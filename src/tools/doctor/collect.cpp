@@ -176,13 +176,7 @@ void collect_system(RankFacts& facts, const DoctorSettings& settings) {
 void collect_host(RankFacts& facts, const DoctorSettings&) {
   const auto found = comm::look_up(facts.job.host, 0, kNameService);
   if (found.code != 0) facts.host_error = ::gai_strerror(found.code);
-  for (const addrinfo* entry = found.addresses.get(); entry; entry = entry->ai_next) {
-    char text[NI_MAXHOST] = {};
-    if (::getnameinfo(entry->ai_addr, entry->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
-      continue;
-    if (facts.host_addresses.empty() || facts.host_addresses.back() != text)
-      facts.host_addresses.emplace_back(text);
-  }
+  facts.host_addresses = comm::addresses_in(found);
 }
 
 // Calls a function of the CUDA driver. False if there is none, or it failed.
