@@ -15,7 +15,6 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/mpi/comms.h"
-#include "lockstep/launch/device.h"
 #include "tools/doctor/session.h"
 #include "tools/report/page.h"
 
@@ -33,27 +32,6 @@ constexpr int64_t kSmall = 1 << 10, kMiddle = 1 << 20, kLarge = 16 << 20;
 constexpr int kSmallRounds = 10, kRounds = 3;
 constexpr double kLongest = 0.02;    // seconds for a MiB: if it takes longer, 16 MiB are not tried
 constexpr double kEthernet = 125e6;  // bytes a second: 1 Gbit/s
-
-struct Device {
-  launch::DeviceChoice choice;
-  std::string error;
-};
-
-// libtorch caches what it finds out about CUDA, so this loads the CUDA plug-in before the first tensor.
-const Device& device_of(const Session& session) {
-  static const Device device = [&] {
-    Device own;
-    try {
-      own.choice = launch::choose_device(session.job(), LaunchOptions{.device = session.settings.device},
-                                         session.settings.environment);
-      if (own.choice.is_cuda()) comm::load_cuda();
-    } catch (const std::exception& error) {
-      own.error = error.what();
-    }
-    return own;
-  }();
-  return device;
-}
 
 // Seconds of the fastest of several all-reduces. Throws Error where a sum is wrong.
 double time_of_sums(const ProcessGroup& group, at::Device device, int64_t bytes, int rounds) {
@@ -134,8 +112,14 @@ bool can_measure(Session& session, const std::string& problem, Findings& finding
 // Whether every rank has a GPU; otherwise adds why not.
 bool all_have_gpus(Session& session, Findings& findings) {
   const auto own = [&]() -> Json {
-    const Device& device = device_of(session);
-    return !device.error.empty() ? device.error : device.choice.is_cuda() ? "" : "no GPU here";
+    if (!session.own.device_error.empty()) return session.own.device_error;
+    try {
+      if (session.own.gpu < 0) return "no GPU here";
+      comm::load_cuda();
+      return "";
+    } catch (const std::exception& error) {
+      return error.what();
+    }
   };
   return session.round(own, [&](const std::vector<Json>& values) -> Json {
     std::vector<std::pair<int, Finding>> missing;
@@ -208,7 +192,6 @@ Finding nccl_finding(const std::string& log, const std::vector<std::string>& fab
 
 // What `auto` uses.
 void measure_shared(Session& session, Findings& findings) {
-  device_of(session);
   if (!can_measure(session, session.gloo_problem, findings)) return;
   BackendTest test(session, "shared", c10::kCPU);
   test.open();
@@ -251,8 +234,7 @@ void measure_nccl(Session& session, Findings& findings) {
     text << std::ifstream(log).rdbuf();
     findings.push_back(nccl_finding(text.str(), fabric_here(), session.job().nodes));
   };
-  const auto index = static_cast<c10::DeviceIndex>(device_of(session).choice.index);
-  BackendTest test(session, "nccl", at::Device(c10::kCUDA, index));
+  BackendTest test(session, "nccl", at::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(session.own.gpu)));
   try {
     test.open();
     test.measure(findings);

@@ -283,7 +283,7 @@ class Doctor {
       if (!dynamic_cast<const InputError*>(&error) || !runtime_->has_met()) return false;
     }
     set_job(runtime_->job());
-    session_.emplace(*runtime_, settings_, timeout_);
+    session_.emplace(*runtime_, settings_, own_, timeout_);
     try {
       session_->round([this] { return Session::Json(own_); },
                       [this](const std::vector<Session::Json>& values) -> Session::Json {

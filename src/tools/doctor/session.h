@@ -36,8 +36,9 @@ class Session {
   using Answer = std::function<Json(const std::vector<Json>& values)>;
 
   /// A round waits no longer than `timeout` for a rank.
-  Session(launch::Runtime& runtime, const DoctorSettings& settings, std::chrono::milliseconds timeout)
-      : runtime(runtime), settings(settings), timeout_(timeout) {}
+  Session(launch::Runtime& runtime, const DoctorSettings& settings, const RankFacts& own,
+          std::chrono::milliseconds timeout)
+      : runtime(runtime), settings(settings), own(own), timeout_(timeout) {}
 
   /// Collective: does `work` on this rank and returns rank 0's answer to all ranks' values. If `work` threw
   /// on some ranks, or a rank did not respond, it throws RoundFailed on every rank.
@@ -51,6 +52,7 @@ class Session {
 
   launch::Runtime& runtime;
   const DoctorSettings& settings;
+  const RankFacts& own;           // this rank's
   Cluster cluster = {};           // on rank 0: the facts of all ranks
   std::string gloo_problem = {};  // why no backend over gloo can open
 
