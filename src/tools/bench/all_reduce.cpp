@@ -27,19 +27,15 @@ using nlohmann::ordered_json;
 
 // --- the ways ---
 
-SumMethod through(const std::string& name, const ProcessGroup& group, at::Device device = at::kCPU) {
+// `in_place`: the tensors lie in the group's shared memory.
+SumMethod through(const std::string& name, const ProcessGroup& group, at::Device device = at::kCPU,
+                  bool in_place = false) {
   const auto sum = [group](at::Tensor& tensor) {
     Tensors tensors = {tensor};
     group->allreduce(tensors)->wait();
     if (tensor.is_cuda()) tensor.view({-1})[0].item<float>();  // waits for the stream
   };
-  return {.name = name, .sum = sum, .device = device};
-}
-
-SumMethod in_shared_memory(const std::string& name, const ProcessGroup& group) {
-  SumMethod way = through(name, group);
-  way.shares = group;
-  return way;
+  return {.name = name, .sum = sum, .device = device, .shares = in_place ? group : ProcessGroup()};
 }
 
 void plain_mpi(at::Tensor& tensor) {
@@ -152,26 +148,16 @@ Network measure_network(const Team& team, const ProcessGroup& group) {
 
 // --- the job that measures ---
 
-comm::Facts facts_of(const AllReduceBench& asked) {
-  std::string sizes;
-  for (const auto size : asked.sizes) sizes += format("{} ", size);
-  return {{"the program", asked.program},
-          {"the command", "bench allreduce"},
-          {"--algorithm", asked.algorithm},
-          {"--backend", asked.backend},
-          {"--sizes", sizes},
-          {"--rounds", std::to_string(asked.rounds)},
-          {"--latency", format("{}", asked.latency)},
-          {"--bandwidth", format("{}", asked.bandwidth)}};
-}
-
 // Its ranks and its groups.
 class Bench {
  public:
   explicit Bench(const AllReduceBench& asked) : asked_(asked) {
     auto runtime = std::make_unique<launch::Runtime>(asked.launcher);
     runtime_ = runtime.get();
-    const auto facts = [&asked](const launch::DeviceChoice&) { return facts_of(asked); };
+    const auto facts = [&asked](const launch::DeviceChoice&) -> comm::Facts {
+      return {{"the program", asked.program},
+              {"the command", "bench allreduce " + base::join(asked.words, " ")}};
+    };
     session_ =
         std::make_unique<Session>(std::move(runtime), parallel::SessionSetup{.options = {}, .facts = facts});
     if (session_->world() == 1)
@@ -188,7 +174,7 @@ class Bench {
     std::vector<SumMethod> ways = {through("gloo", comm::connect(*runtime_, {.backend = "gloo"}))};
     if (shared_) {
       ways.push_back(through("shared", shared_));
-      if (on_one_node()) ways.push_back(in_shared_memory("shared_in_place", shared_));
+      if (on_one_node()) ways.push_back(through("shared_in_place", shared_, at::kCPU, /*in_place=*/true));
     } else {
       notes.push_back("shared is not measured: the ranks share no memory");
     }
@@ -199,7 +185,7 @@ class Bench {
       ways.push_back({.name = "MPI_Allreduce", .sum = plain_mpi});
       mpi_ = comm::connect(*runtime_, {.backend = "mpi"});
       ways.push_back(through("mpi", mpi_));
-      ways.push_back(in_shared_memory("mpi_shared", mpi_));
+      ways.push_back(through("mpi_shared", mpi_, at::kCPU, /*in_place=*/true));
     } else {
       notes.push_back("MPI is not measured: MPI did not start the ranks");
     }
@@ -255,7 +241,13 @@ AllReduceResult measure_ways(Bench& bench, const AllReduceBench& asked) {
   for (const auto& way : ways) result.curves.push_back({way.name, {}, way.algorithm});
   for (const auto size : asked.sizes) {
     const auto times = measured(team, ways, size, static_cast<int>(asked.rounds), [&] { bench.line_up(); });
-    for (size_t way = 0; way < times.size(); ++way) result.curves[way].seconds.push_back(times[way]);
+    for (size_t way = 0; way < times.size(); ++way) {
+      auto& curve = result.curves[way];
+      curve.seconds.push_back(times[way]);
+      if (curve.algorithm)
+        curve.model.push_back(
+            curve.algorithm->seconds(result.ranks, static_cast<double>(size), result.network));
+    }
   }
   return result;
 }
@@ -284,20 +276,12 @@ report::Table table_by_size(const std::string& head, const Sizes& sizes, const s
   return table;
 }
 
-std::vector<double> model_of(const AllReduceResult& result, const Algorithm& algorithm) {
-  std::vector<double> seconds;
-  for (const auto size : result.asked.sizes)
-    seconds.push_back(algorithm.seconds(result.ranks, static_cast<double>(size), result.network));
-  return seconds;
-}
-
 // For the charts, which page.html draws.
 ordered_json curves_json(const AllReduceResult& result) {
   ordered_json json = {{"world", result.ranks.world}, {"sizes", result.asked.sizes}};
-  for (const auto& [name, seconds, algorithm] : result.curves) {
-    ordered_json curve = {{"name", name}, {"seconds", seconds}};
-    if (algorithm) curve["model"] = model_of(result, *algorithm);
-    json["curves"].push_back(curve);
+  for (const auto& curve : result.curves) {
+    json["curves"].push_back({{"name", curve.name}, {"seconds", curve.seconds}});
+    if (curve.algorithm) json["curves"].back()["model"] = curve.model;
   }
   return json;
 }
@@ -323,8 +307,8 @@ report::Page page_of(const AllReduceResult& result) {
   for (const auto& curve : all) {
     if (!curve.algorithm) continue;
     own.push_back(curve);
-    models.push_back({curve.name, model_of(result, *curve.algorithm)});
-    with_models.push_back({curve.name + " (model)", models.back().seconds});
+    models.push_back({curve.name, curve.model});
+    with_models.push_back({curve.name + " (model)", curve.model});
     formulas.push_back({curve.name, curve.algorithm->summary, curve.algorithm->formula});
   }
   const auto curves = curves_json(result);

@@ -22,7 +22,8 @@ struct AllReduceBench {
   int64_t rounds = 7;
   std::string out;  // an HTML page; empty = none
   std::string launcher = "auto";
-  std::string program;  // version and commit
+  std::string program;             // version and commit
+  std::vector<std::string> words;  // the command line, the same on all ranks
 };
 void check(const AllReduceBench& bench);
 int all_reduce(const AllReduceBench& bench);

@@ -222,10 +222,13 @@ std::vector<std::string> busy_nodes(const std::vector<RankSteps>& ranks) {
 }
 
 bool has_more_ranks_than_cores(const Team& team) {
-  std::vector<double> too_many = {
-      static_cast<double>(team.job().local_world - launch::own_cpus().machine_cores)};
-  team.max(too_many);
-  return too_many[0] > 0;
+  return is_on_any_rank(team, team.job().local_world > launch::own_cpus().machine_cores);
+}
+
+bool is_on_any_rank(const Team& team, bool holds) {
+  std::vector<double> most = {holds ? 1.0 : 0.0};
+  team.max(most);
+  return most[0] > 0;
 }
 
 }  // namespace lockstep::bench

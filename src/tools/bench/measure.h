@@ -113,6 +113,8 @@ ProcessorTime operator-(const ProcessorTime& a, const ProcessorTime& b);
 
 /// On some node. Collective.
 bool has_more_ranks_than_cores(const Team& team);
+/// Whether it holds on any rank. Collective.
+bool is_on_any_rank(const Team& team, bool holds);
 
 // --- all_reduce.cpp ---
 
@@ -134,6 +136,7 @@ struct TimeCurve {
   std::string name;
   std::vector<double> seconds;           // one for each size
   const Algorithm* algorithm = nullptr;  // null: not one of lockstep's
+  std::vector<double> model = {};        // the seconds of its formula
 };
 /// Which of the curves is the fastest, by size: "all_to_all up to 4 KiB, then ring".
 std::string crossovers(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves);

@@ -111,13 +111,6 @@ void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps
   rank.median = spread.median, rank.min = spread.least, rank.max = spread.most;
 }
 
-// Collective.
-bool has_diverged(const TrainingSteps& steps, const Team& team) {
-  std::vector<double> bad{steps.losses().bad() ? 1.0 : 0.0};
-  team.max(bad);
-  return bad[0] > 0;
-}
-
 ordered_json training_of(const train::Setup& setup) {
   const auto& settings = setup.settings;
   return {{"task", settings.task.name},
@@ -153,7 +146,7 @@ StepResult measure_steps(train::Setup& setup, const StepBench& asked) {
                    report::seconds_text(warm.a_step * static_cast<double>(result.steps))));
   const auto samples = steps.samples();
   time_steps(steps, team, result.steps, rank);
-  result.diverged = has_diverged(steps, team);
+  result.diverged = is_on_any_rank(team, steps.losses().bad().has_value());
   const auto taken = static_cast<double>(steps.samples() - samples) / static_cast<double>(result.steps);
   result.samples = taken * setup.mesh->data().world();
   const double part = counted.samples > 0 ? taken / static_cast<double>(counted.samples) : 1;

@@ -72,6 +72,7 @@ static int run_bench_allreduce(const std::vector<std::string>& args) {
     check(asked);
   });
   asked.program = version_line();
+  asked.words = args;
   return bench::all_reduce(asked);
 }
 
