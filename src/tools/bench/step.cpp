@@ -214,7 +214,6 @@ ordered_json phase_bars(const std::vector<RankSteps>& ranks) {
 
 Table speed_table(const StepResult& result) {
   Table table = {{"arithmetic", "a step", "a second", "of peak"}};
-  if (!result.is_counted()) return table;
   for (const auto& part : speeds_of(result.ranks))
     if (result.has_peak() || part.key == std::string("step"))
       table.push_back({part.name, report::work_text(part.a_step), report::work_text(part.a_second) + "/s",
@@ -357,9 +356,8 @@ report::Page page_of(const StepResult& result) {
   page.table(phase_table(result.ranks));
   if (result.ranks.size() > 1) page.text(slowest_line(result));
   page.add("bars", phase_bars(result.ranks));
-  const auto speeds = speed_table(result);
   page.section("Distance from the peak");
-  if (speeds.size() > 1) page.table(speeds);
+  if (result.is_counted()) page.table(speed_table(result));
   if (result.has_peak()) page.text(peak_text(result));
   for (const auto& note : notes_of(result)) page.note(base::wrapped("- " + note, 78));
   return page;

@@ -72,10 +72,11 @@ std::string scaled(double value, std::initializer_list<Unit> units) {
 
 void Page::section(const std::string& heading) {
   heading_ = text_.empty() ? "" : "\n" + heading + "\n";
-  sections_.push_back({{"heading", heading}, {"items", ordered_json::array()}});
+  next_ = heading;
 }
 
 void Page::add(const char* kind, ordered_json value) {
+  if (next_) sections_.push_back({{"heading", *std::exchange(next_, std::nullopt)}});
   sections_.back()["items"].push_back({{kind, std::move(value)}});
 }
 

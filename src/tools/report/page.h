@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ class Page {
  public:
   explicit Page(std::string title) : title_(std::move(title)) {}
 
-  /// Begins a part with a heading, which the text leaves out for the first part.
+  /// Begins a part with a heading, which the text leaves out for the first part. A part without items is
+  /// left out.
   void section(const std::string& heading);
   void text(const std::string& text, const char* kind = "text");
   /// Small print.
@@ -30,6 +32,7 @@ class Page {
 
  private:
   std::string title_, text_, heading_;  // heading_: the text's next one
+  std::optional<std::string> next_;     // the page's
   nlohmann::ordered_json sections_ = nlohmann::ordered_json::array();
 };
 

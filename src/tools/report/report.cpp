@@ -105,8 +105,6 @@ void add_curves(Page& page, const Runs& runs) {
 
 void add_evaluation(Page& page, const Runs& runs) {
   constexpr size_t kMostClasses = 64;
-  if (std::ranges::none_of(runs, [](const auto& run) { return at(run.facts, "evaluation").is_object(); }))
-    return;
   page.section("Evaluation");
   for (const auto& run : runs) {
     json evaluation = at(run.facts, "evaluation");
@@ -122,7 +120,7 @@ void add_evaluation(Page& page, const Runs& runs) {
 // --- where each rank's time went, in the newest attempt that measured it ---
 
 void add_phases(Page& page, const Runs& runs) {
-  bool any = false;
+  page.section("Phases");
   for (const auto& run : runs) {
     ordered_json bars;
     for (const auto& attempt : list(run.facts, "attempts")) {
@@ -137,20 +135,17 @@ void add_phases(Page& page, const Runs& runs) {
           {"values", ranks}};
       for (size_t rank = 0; rank < ranks.size(); ++rank) bars["names"].push_back(format("rank {}", rank));
     }
-    if (bars.is_null()) continue;
-    if (!std::exchange(any, true)) page.section("Phases");
-    page.add("bars", bars);
+    if (!bars.is_null()) page.add("bars", bars);
   }
 }
 
 // --- stops and restarts ---
 
 void add_attempts(Page& page, const Runs& runs) {
-  bool any = false;
+  page.section("Stops and restarts");
   for (const auto& run : runs) {
     const auto& attempts = list(run.facts, "attempts");
     if (attempts.empty()) continue;
-    if (!std::exchange(any, true)) page.section("Stops and restarts");
     name_run(page, runs, run);
     const bool is_running = run.status && run.status->state == run_folder::RunState::running;
     page.add("attempts", {{"attempts", attempts}, {"is_running", is_running}});
@@ -172,9 +167,8 @@ void add_troubles(Page& page, const Runs& runs) {
   auto lines = ordered_json::array();
   for (const auto& run : runs)
     for (const auto& trouble : run.troubles) lines.push_back(run.name + ": " + trouble);
-  if (lines.empty()) return;
   page.section("Files that could not be read");
-  page.add("list", std::move(lines));
+  if (!lines.empty()) page.add("list", std::move(lines));
 }
 
 // Folders of one name are shown with their whole paths.
