@@ -56,14 +56,12 @@ double time_of_sums(const ProcessGroup& group, at::Device device, int64_t bytes,
 // One backend: opened, checked and timed on every rank. A stage that fails on some ranks ends it on all.
 class BackendTest {
  public:
-  BackendTest(Session& session, std::string backend, at::Device device)
-      : session_(session), backend_(std::move(backend)), device_(device) {}
-
-  void open() {
+  BackendTest(Session& session, const std::string& backend, at::Device device = at::kCPU)
+      : session_(session), device_(device) {
     const auto timeout = std::min<Milliseconds>(kOpen + kOpenOfRank * session_.job().world, kLongestOpen);
     session_.round([&]() -> Json {
-      group_ = comm::connect(session_.runtime,
-                             {.backend = backend_, .join_timeout = timeout, .timeout = kSum}, device_);
+      group_ = comm::connect(session_.runtime, {.backend = backend, .join_timeout = timeout, .timeout = kSum},
+                             device_);
       return {};
     });
   }
@@ -95,7 +93,6 @@ class BackendTest {
   }
 
   Session& session_;
-  std::string backend_;
   at::Device device_;
   ProcessGroup group_;
 };
@@ -193,8 +190,7 @@ Finding nccl_finding(const std::string& log, const std::vector<std::string>& fab
 // What `auto` uses.
 void measure_shared(Session& session, Findings& findings) {
   if (!can_measure(session, session.gloo_problem, findings)) return;
-  BackendTest test(session, "shared", c10::kCPU);
-  test.open();
+  BackendTest test(session, "shared");
   if (test.opened() == "shared") return test.measure(findings);
   findings.push_back(session.job().nodes == 1
                          ? warning("the ranks cannot share memory, so training on CPUs uses gloo",
@@ -204,9 +200,7 @@ void measure_shared(Session& session, Findings& findings) {
 
 void measure_gloo(Session& session, Findings& findings) {
   if (!can_measure(session, session.gloo_problem, findings)) return;
-  BackendTest test(session, "gloo", c10::kCPU);
-  test.open();
-  test.measure(findings);
+  BackendTest(session, "gloo").measure(findings);
 }
 
 void measure_mpi(Session& session, Findings& findings) {
@@ -216,9 +210,7 @@ void measure_mpi(Session& session, Findings& findings) {
     comm::require_threads();
     return {};
   });
-  BackendTest test(session, "mpi", c10::kCPU);
-  test.open();
-  test.measure(findings);
+  BackendTest(session, "mpi").measure(findings);
 }
 
 // The last measurement, so it may set NCCL's log for the rest of this process.
@@ -234,10 +226,9 @@ void measure_nccl(Session& session, Findings& findings) {
     text << std::ifstream(log).rdbuf();
     findings.push_back(nccl_finding(text.str(), fabric_here(), session.job().nodes));
   };
-  BackendTest test(session, "nccl", at::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(session.own.gpu)));
   try {
-    test.open();
-    test.measure(findings);
+    BackendTest(session, "nccl", at::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(session.own.gpu)))
+        .measure(findings);
   } catch (const RoundFailed&) {
     report();
     throw;

@@ -115,10 +115,11 @@ std::string first_match(const RankNetwork& network, std::string wish) {
 
 /// Where a node listens.
 struct Place {
+  int rank = 0;
   std::string host, address;
   int port = 0;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, host, address, port)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, rank, host, address, port)
 
 // All other nodes of a few, otherwise the neighbors and node 0.
 std::set<size_t> partners_of(size_t node, size_t count) {
@@ -140,9 +141,10 @@ std::vector<std::string> failed_connections(const std::vector<Place>& places, co
     }));
   std::vector<std::string> failed;
   for (size_t i = 0; i < places.size(); ++i) {
-    const auto& [host, address, port] = places[i];
+    const Place& to = places[i];
     if (const auto why = attempts[i].get(); !why.empty())
-      failed.push_back(format("{} does not reach {} at {} port {}: {}", from, host, address, port, why));
+      failed.push_back(
+          format("{} does not reach {} at {} port {}: {}", from, to.host, to.address, to.port, why));
   }
   return failed;
 }
@@ -221,19 +223,18 @@ void measure_reach(Session& session, Findings& findings) {
     const auto network = network_of(job, comm::network_facts(), "");
     if (!session.is_first_of_node() || network.gloo.empty()) return nullptr;
     listener = comm::listen_on(network.gloo);
-    return Place{job.host, network.gloo, listener.port};
+    return Place{job.rank, job.host, network.gloo, listener.port};
   };
   const auto by_rank = session.round(listen, [](const auto& values) { return values; });
   std::vector<Place> places;
-  size_t own = by_rank.size();
-  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (static_cast<int>(rank) == job.rank) own = places.size();
-    if (!by_rank[rank].is_null()) places.push_back(by_rank[rank].get<Place>());
-  }
+  for (const auto& value : by_rank)
+    if (!value.is_null()) places.push_back(value.get<Place>());
+  const auto own = std::ranges::find(places, job.rank, &Place::rank) - places.begin();
   const auto connect = [&]() -> Session::Json {
     std::vector<Place> partners;
     if (session.is_first_of_node() && !places.empty())
-      for (const size_t partner : partners_of(own, places.size())) partners.push_back(places.at(partner));
+      for (const size_t partner : partners_of(static_cast<size_t>(own), places.size()))
+        partners.push_back(places.at(partner));
     return {{"tried", partners.size()}, {"failed", failed_connections(partners, job.host)}};
   };
   const std::string problem =
