@@ -311,7 +311,7 @@ void dp_vs_ddp(const DpVsDdpBench& wanted) {
       "{}: {} devices, {} samples per step. {} of each variant, {} after warm-up. Losses of {} steps agree.",
       wanted.config, wanted.devices, ddp.batch, base::counted(wanted.repeats, "run"),
       base::counted(wanted.steps, "step"), ddp.losses.size());
-  report_on_first(alone, wanted.out, [&] { return page_of(results, facts); });
+  report_on_first(alone, wanted.out, page_of(results, facts));
 }
 
 std::string dp_vs_ddp_part(const std::string& way, const DpVsDdpBench& wanted) {

@@ -160,12 +160,11 @@ void check_place(const Team& team, const std::string& file) {
   });
 }
 
-void report_on_first(const Team& team, const std::string& file, const std::function<report::Page()>& page,
-                     const std::function<std::string()>& json) {
+void report_on_first(const Team& team, const std::string& file, const report::Page& page,
+                     const std::string& json) {
   team.from_first([&] {
-    const auto drawn = page();
-    output::print(json ? json() : drawn.as_text());
-    if (!file.empty()) base::write_output(file, drawn.html(), "name another file with --out");
+    output::print(json.empty() ? page.as_text() : json);
+    if (!file.empty()) base::write_output(file, page.html(), "name another file with --out");
     return std::string();
   });
 }

@@ -93,8 +93,8 @@ void check_out(const std::string& file);
 void check_place(const Team& team, const std::string& file);
 /// On rank 0: prints the page's text, or `json` where it is not empty, and writes the page if `file` is not
 /// empty. Collective.
-void report_on_first(const Team& team, const std::string& file, const std::function<report::Page()>& page,
-                     const std::function<std::string()>& json = {});
+void report_on_first(const Team& team, const std::string& file, const report::Page& page,
+                     const std::string& json = {});
 
 // --- the processors ---
 

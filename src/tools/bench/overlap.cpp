@@ -337,7 +337,7 @@ int overlap(const OverlapBench& asked) {
     all_reduce.set_delay(delay);
     networks.push_back({delay, timed(setup, compared, batches)});
   }
-  report_on_first(*setup.team, asked.out, [&] { return page_of(setup, asked.steps, megabytes, networks); });
+  report_on_first(*setup.team, asked.out, page_of(setup, asked.steps, megabytes, networks));
   return kDone;
 }
 

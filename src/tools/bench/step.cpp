@@ -396,9 +396,7 @@ int step(const StepBench& asked) {
   auto setup = train::set_up(command_of(asked));
   check_place(*setup.team, asked.out);
   const auto result = measure_steps(setup, asked);
-  report_on_first(
-      *setup.team, asked.out, [&] { return page_of(result); },
-      asked.json ? [&] { return json_of(result); } : std::function<std::string()>());
+  report_on_first(*setup.team, asked.out, page_of(result), asked.json ? json_of(result) : "");
   return kDone;
 }
 

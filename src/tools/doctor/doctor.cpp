@@ -27,7 +27,6 @@ namespace {
 using nlohmann::ordered_json;
 using std::chrono::milliseconds;
 
-constexpr int kSchema = 1;
 constexpr size_t kLongestLine = 2000;
 constexpr milliseconds kCollect{10'000};       // for one collector
 constexpr milliseconds kRound{15'000};         // for all ranks to take part
@@ -96,10 +95,9 @@ class Watchdog {
 
 // `tag` begins every line.
 std::string as_text(const Finding& finding, const std::string& tag) {
-  static constexpr const char* names[] = {"ok", "warning", "failure"};
   const auto says = base::printable(finding.says, kLongestLine);
-  std::string text =
-      format("{}{:<8} {:<11} {}\n", tag, names[static_cast<size_t>(finding.verdict)], finding.check, says);
+  std::string text = format("{}{:<8} {:<11} {}\n", tag, nlohmann::json(finding.verdict).get<std::string>(),
+                            finding.check, says);
   const auto hint = finding.remedy.empty() ? "" : "hint: " + finding.remedy + "\n";
   for (const auto& line : base::split(hint + finding.drawing, '\n'))
     text += tag + std::string(21, ' ') + base::printable(line, kLongestLine) + "\n";
@@ -124,7 +122,7 @@ std::string summary(const Findings& findings, double seconds) {
 
 // docs/reference/doctor.md has the schema.
 std::string as_json(const Findings& findings, const Cluster& cluster, double seconds) {
-  const ordered_json json = {{"schema", kSchema},
+  const ordered_json json = {{"schema", 1},
                              {"verdict", nlohmann::json(worst_of(findings))},
                              {"seconds", seconds},
                              {"world", cluster.world()},

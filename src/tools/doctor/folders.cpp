@@ -2,7 +2,6 @@
 // its lock.
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -160,11 +159,11 @@ FolderView view_folder(const std::string& path, Purpose purpose) {
     view.problem = is_other ? std::strerror(ENOTDIR) : failed ? failed.message() : std::strerror(ENOENT);
     return view;
   }
-  struct statfs kind {};
-  if (::statfs(there.c_str(), &kind) == 0) view.kind = file_system_name(kind.f_type);
-  struct statvfs room {};
-  if (::statvfs(there.c_str(), &room) == 0 && room.f_blocks > 0)
-    view.free = static_cast<long long>(room.f_bavail) * static_cast<long long>(room.f_frsize);
+  struct statfs system {};
+  if (::statfs(there.c_str(), &system) == 0) {
+    view.kind = file_system_name(system.f_type);
+    if (system.f_blocks > 0) view.free = static_cast<long long>(system.f_bavail) * system.f_frsize;
+  }
   if (to_read) {
     read_entries(there, view);
   } else {

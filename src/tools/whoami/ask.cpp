@@ -23,7 +23,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kSchema = 1;
 constexpr size_t kMostReasons = 4;  // of one field, where ranks differ
 
 // In the order in which their reasons are printed.
@@ -183,7 +182,7 @@ std::string as_text(const Report& report) {
 
 std::string as_json(const Report& report) {
   const Process& first = report.processes.front();
-  const ordered_json json = {{"schema", kSchema},
+  const ordered_json json = {{"schema", 1},
                              {"world", first.world},
                              {"nodes", first.nodes},
                              {"launcher", first.launcher},
