@@ -37,7 +37,7 @@ const std::vector<std::string> kWide = {"wide", "wide, loss inside"};  // peak m
 struct Part {
   std::vector<double> losses = {};   // of the whole batch, a step
   std::vector<double> seconds = {};  // a step
-  std::vector<double> peaks = {};    // bytes, a device
+  std::vector<int64_t> peaks = {};   // bytes, a device
   int64_t batch = 0;                 // samples of a step
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Part, losses, seconds, peaks, batch)
@@ -46,10 +46,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Part, losses, seconds, peaks, batch)
 
 constexpr int64_t kWarmUp = 3;  // steps: libtorch's own start, DDP's buckets
 constexpr int64_t kInputs = 64, kOutputs = 20'000, kSamples = 256;
-
-std::vector<double> as_doubles(const std::vector<int64_t>& numbers) {
-  return {numbers.begin(), numbers.end()};
-}
 
 train::Command command_of_way(const std::string& way, const DpVsDdpBench& wanted) {
   train::Command command;
@@ -117,9 +113,9 @@ Part train_part(const std::string& way, const DpVsDdpBench& wanted) {
                        "use a config that `lockstep train` can train");
   }
   team.max(found.seconds);
-  for (const auto& text : team.all_gather(format("{}", memory.peaks()[0])))
-    found.peaks.push_back(std::stod(text));
-  if (way != "ddp") found.peaks = as_doubles(memory.peaks());
+  const auto own = memory.peaks();
+  for (const auto& text : team.all_gather(format("{}", own[0]))) found.peaks.push_back(std::stoll(text));
+  if (way != "ddp") found.peaks = own;
   return found;
 }
 
@@ -140,7 +136,7 @@ Part wide_head(bool loss_inside, int64_t devices) {
     loss.backward();
     found.losses.push_back(loss.item<double>());
   }
-  found.peaks = as_doubles(memory.peaks());
+  found.peaks = memory.peaks();
   return found;
 }
 
@@ -223,11 +219,10 @@ Results measure_runs(const DpVsDdpBench& wanted) {
 
 // --- the result ---
 
-std::string mib_of(const std::vector<double>& bytes) {
-  std::string text;
-  for (const double number : bytes)
-    text += (text.empty() ? "" : " | ") + format("{:.1f}", number / (1 << 20));
-  return text;
+std::string mib_of(const std::vector<int64_t>& bytes) {
+  std::vector<std::string> parts;
+  for (const auto number : bytes) parts.push_back(format("{:.1f}", static_cast<double>(number) / (1 << 20)));
+  return base::join(parts, " | ");
 }
 
 // Says which of the two is faster.

@@ -43,18 +43,6 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-std::string described(const std::string& host, const ProcessorTime& passed) {
-  if (passed.all < kLeastSeconds) return "";
-  const double others = (passed.all - passed.idle - passed.stolen - passed.own) / passed.all;
-  const double stolen = passed.stolen / passed.all;
-  std::vector<std::string> who;
-  if (others > kOthers) who.push_back("other processes used " + report::percent_text(others));
-  if (stolen > kStolen) who.push_back("other virtual machines took " + report::percent_text(stolen));
-  if (who.empty()) return "";
-  return format("{} was busy: {} of its processor time; these times include that work", base::printable(host),
-                base::join(who, ", "));
-}
-
 }  // namespace
 
 Spread spread_of(std::vector<double> numbers) {
@@ -214,8 +202,15 @@ std::vector<std::string> busy_nodes(const std::vector<RankSteps>& ranks) {
   }
   std::vector<std::string> lines;
   for (const auto& [host, passed] : nodes) {
-    auto line = described(host, passed);
-    if (!line.empty()) lines.push_back(std::move(line));
+    if (passed.all < kLeastSeconds) continue;
+    const double others = (passed.all - passed.idle - passed.stolen - passed.own) / passed.all;
+    const double stolen = passed.stolen / passed.all;
+    std::vector<std::string> who;
+    if (others > kOthers) who.push_back("other processes used " + report::percent_text(others));
+    if (stolen > kStolen) who.push_back("other virtual machines took " + report::percent_text(stolen));
+    if (!who.empty())
+      lines.push_back(format("{} was busy: {} of its processor time; these times include that work",
+                             base::printable(host), base::join(who, ", ")));
   }
   return lines;
 }

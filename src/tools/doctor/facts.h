@@ -193,7 +193,5 @@ using base::counted;
 std::string bytes_text(long long number);
 /// The first `most` of them: "a, b, and 3 more"
 std::string some_of(std::vector<std::string> parts, size_t most, const char* between = ", ");
-/// "rank 3", "ranks 0 and 1", "ranks 0-2,5"
-std::string ranks_in(const std::vector<int>& ranks);
 
 }  // namespace lockstep::doctor

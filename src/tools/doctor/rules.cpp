@@ -285,10 +285,4 @@ std::string some_of(std::vector<std::string> parts, size_t most, const char* bet
   return base::join(parts, between);
 }
 
-std::string ranks_in(const std::vector<int>& ranks) {
-  if (ranks.size() == 1) return format("rank {}", ranks.front());
-  if (ranks.size() == 2) return format("ranks {} and {}", ranks[0], ranks[1]);
-  return "ranks " + launch::ranges(ranks);
-}
-
 }  // namespace lockstep::doctor

@@ -7,6 +7,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/process/cpus.h"
+#include "lockstep/launch/process/report.h"
 #include "tools/doctor/facts.h"
 
 namespace lockstep::doctor {
@@ -20,6 +21,13 @@ std::vector<int> numbers_of(const Machine& machine) {
   std::vector<int> ranks;
   for (const RankFacts* facts : machine) ranks.push_back(facts->job.rank);
   return ranks;
+}
+
+// "rank 3", "ranks 0 and 1", "ranks 0-2,5"
+std::string ranks_in(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return format("rank {}", ranks.front());
+  if (ranks.size() == 2) return format("ranks {} and {}", ranks[0], ranks[1]);
+  return "ranks " + launch::ranges(ranks);
 }
 
 // --- cores and threads ---
