@@ -21,13 +21,6 @@ void name_run(Page& page, const Runs& runs, const RunData& run) {
 
 // --- the result of each run ---
 
-std::string last_of(const RunData& run, const char* metric) {
-  const auto found = run.epochs.find(metric);
-  if (found == run.epochs.end() || found->second.y.empty()) return "";
-  const double last = found->second.y.back();
-  return std::abs(last) >= 10 ? format("{:.5g}", last) : format("{:.4f}", last);
-}
-
 void add_result(Page& page, const Runs& runs) {
   constexpr std::pair<const char*, const char*> kMetrics[] = {{"training loss", "train_loss"},
                                                               {"evaluation loss", "eval_loss"},
@@ -39,8 +32,8 @@ void add_result(Page& page, const Runs& runs) {
   for (const auto& run : runs) rows.push_back({run.name, setting(run, "task.name"), run.outcome});
   for (const auto& [head, metric] : kMetrics) {
     std::vector<std::string> column;
-    for (const auto& run : runs) column.push_back(last_of(run, metric));
-    if (std::ranges::all_of(column, &std::string::empty)) continue;
+    for (const auto& run : runs) column.push_back(metric_text(last_of(run, metric)));
+    if (std::ranges::count(column, "–") == std::ssize(column)) continue;
     rows[0].emplace_back(head);
     for (size_t i = 0; i < runs.size(); ++i) rows[i + 1].push_back(column[i]);
   }
@@ -164,11 +157,9 @@ void add_configs(Page& page, const Runs& runs) {
 }
 
 void add_troubles(Page& page, const Runs& runs) {
-  auto lines = ordered_json::array();
-  for (const auto& run : runs)
-    for (const auto& trouble : run.troubles) lines.push_back(run.name + ": " + trouble);
   page.section("Files that could not be read");
-  if (!lines.empty()) page.add("list", std::move(lines));
+  for (const auto& run : runs)
+    for (const auto& trouble : run.troubles) page.note(run.name + ": " + trouble);
 }
 
 // Folders of one name are shown with their whole paths.

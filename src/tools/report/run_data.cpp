@@ -56,7 +56,7 @@ void read_metrics(RunData& run) {
     end = std::min(text->find('\n', begin), text->size());
     const auto written = std::string_view(*text).substr(begin, end - begin);
     const auto line = base::parse_json(written);
-    const auto event = report::text(line, "event");
+    const auto& event = at(line, "event");
     if (event == "step" || event == "epoch") {
       add_points(line, event == "step" ? run.steps : run.epochs);
     } else if (!line.is_object() && !written.empty()) {
@@ -129,11 +129,6 @@ const nlohmann::json& at(const nlohmann::json& object, const char* key) {
 double number(const nlohmann::json& object, const char* key) {
   const auto& value = at(object, key);
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
-}
-
-std::string text(const nlohmann::json& object, const char* key) {
-  const auto& value = at(object, key);
-  return value.is_string() ? value.get<std::string>() : "";
 }
 
 const nlohmann::json& list(const nlohmann::json& object, const char* key) {

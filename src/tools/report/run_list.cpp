@@ -196,10 +196,6 @@ std::string clipped(const std::string& text) {
   return text.substr(0, at) + "…";
 }
 
-std::string metric_text(double value) {
-  return std::isnan(value) ? "–" : format("{:.4g}", value);
-}
-
 bool has(const RunList& list, const std::string& metric) {
   return std::ranges::any_of(list.runs, [&](const auto& run) { return run.epochs.contains(metric); });
 }
@@ -294,6 +290,14 @@ RunList list_runs(const fs::path& folder) {
 std::string setting(const RunData& run, const std::string& key) {
   const auto found = std::ranges::find(run.settings, key, &std::pair<std::string, std::string>::first);
   return found == run.settings.end() ? "" : found->second;
+}
+
+double last_of(const RunData& run, const std::string& metric) {
+  return metric_summary(run, metric).last;
+}
+
+std::string metric_text(double value) {
+  return std::isnan(value) ? "–" : format("{:.4g}", value);
 }
 
 void sort_runs(RunList& list, const std::string& word) {

@@ -37,7 +37,6 @@ RunData read_run(const std::filesystem::path& folder, bool with_facts = false);
 // Values of a file that may hold any type, or no value; then the result is null, NaN or empty.
 const nlohmann::json& at(const nlohmann::json& object, const char* key);
 double number(const nlohmann::json& object, const char* key);
-std::string text(const nlohmann::json& object, const char* key);
 const nlohmann::json& list(const nlohmann::json& object, const char* key);
 
 struct RunList {
@@ -58,6 +57,10 @@ void sort_runs(RunList& list, const std::string& key);
 
 /// What the run has for that config key; empty where it has none.
 std::string setting(const RunData& run, const std::string& key);
+/// The metric's last value over the run's epochs; NaN where it has none.
+double last_of(const RunData& run, const std::string& metric);
+/// With four digits; "–" for NaN.
+std::string metric_text(double value);
 
 /// A table no wider than `width` columns; 0 = no limit. A line below it names the columns that did not fit.
 /// `columns`: only these beside the run's name, words that sort_runs() takes; InputError for another word.
