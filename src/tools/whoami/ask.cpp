@@ -135,28 +135,6 @@ Report report_of(const std::vector<std::string>& texts, const Job& job,
   return report;
 }
 
-std::string first_line(const std::exception& error) {
-  const std::string what = error.what();
-  return what.substr(0, what.find('\n'));
-}
-
-// Over MPI all ranks have come to MPI_Init already.
-std::chrono::milliseconds timeout_of(const launch::Runtime& runtime) {
-  return runtime.has_mpi() ? runtime.join_timeout() : std::min(runtime.join_timeout(), kMeetWithin);
-}
-
-// Why the ranks cannot meet; empty where they can. Without MPI they meet over the network, which may be what
-// is broken: then each process prints its own report.
-std::string meet(launch::Runtime& runtime) {
-  try {
-    comm::join_ranks(runtime, timeout_of(runtime));
-    return "";
-  } catch (const std::exception& error) {
-    if (runtime.has_mpi()) throw;
-    return first_line(error);
-  }
-}
-
 void refuse_deviceless(const nlohmann::json& process) {
   if (process.is_null()) return;
   const auto one = process.get<Process>();
@@ -198,7 +176,21 @@ std::string as_json(const Report& report) {
 void run(const std::string& launcher, const std::string& device, bool json) {
   launch::Runtime runtime(launcher, {.leave_timeout = kLeave});
   const launch::Environment environment = launch::current_environment();
-  std::string apart = meet(runtime);
+  const auto timeout =
+      runtime.has_mpi() ? runtime.join_timeout() : std::min(runtime.join_timeout(), kMeetWithin);
+  // Without MPI the ranks meet over the network, which may be what is broken: then each prints its own
+  // report.
+  std::string apart;
+  const auto together = [&](const auto& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      if (runtime.has_mpi()) throw;
+      const std::string what = error.what();
+      apart = what.substr(0, what.find('\n'));
+    }
+  };
+  together([&] { comm::join_ranks(runtime, timeout); });
   const bool met = apart.empty();
   Process own = own_process(runtime, device, environment);
   std::optional<Report> report;  // on rank 0, and on each rank where the others could not be asked
@@ -209,14 +201,8 @@ void run(const std::string& launcher, const std::string& device, bool json) {
     return deviceless == report->processes.end() ? "null" : base::as_line(nlohmann::json(*deviceless));
   };
   std::string deviceless;
-  try {
-    if (met)
-      deviceless =
-          comm::ask_rank_zero(runtime, base::as_line(nlohmann::json(own)), answer, timeout_of(runtime));
-  } catch (const std::exception& error) {
-    if (runtime.has_mpi()) throw;
-    apart = first_line(error);
-  }
+  const auto line = base::as_line(nlohmann::json(own));
+  if (met) together([&] { deviceless = comm::ask_rank_zero(runtime, line, answer, timeout); });
   if (!apart.empty()) {
     own.warnings.push_back("cannot reach the other ranks, so each prints its own lines: " + apart);
     deviceless = answer({base::as_line(nlohmann::json(own))});
