@@ -1,7 +1,6 @@
 // The checks interfaces and reach: which addresses the nodes have, and whether they reach each other there.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <future>
 #include <map>
 #include <set>
@@ -9,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
+#include "lockstep/launch/variables.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {
@@ -21,11 +21,6 @@ constexpr size_t kDrawnNodes = 16, kFewNodes = 16, kNamedFailures = 4;
 constexpr std::chrono::seconds kConnect{3};
 constexpr const char* kGloo = "GLOO_SOCKET_IFNAME";
 constexpr const char* kNccl = "NCCL_SOCKET_IFNAME";
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 // --- interfaces ---
 
@@ -200,7 +195,9 @@ Findings network_findings(const Networks& networks, int nodes) {
 
 void measure_interfaces(Session& session, Findings& findings) {
   const Job& job = session.job();
-  const auto own = [&] { return network_of(job, comm::network_facts(), variable(kNccl)); };
+  const auto own = [&] {
+    return network_of(job, comm::network_facts(), launch::text_of(session.settings.environment, kNccl));
+  };
   session.gloo_problem = session.round(own, [&](const std::vector<Session::Json>& values) {
     std::string problem;
     Networks networks;
