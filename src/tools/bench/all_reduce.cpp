@@ -27,17 +27,6 @@ using nlohmann::ordered_json;
 
 // --- the ways ---
 
-// `in_place`: the tensors lie in the group's shared memory.
-SumMethod through(const std::string& name, const ProcessGroup& group, at::Device device = at::kCPU,
-                  bool in_place = false) {
-  const auto sum = [group](at::Tensor& tensor) {
-    Tensors tensors = {tensor};
-    group->allreduce(tensors)->wait();
-    if (tensor.is_cuda()) tensor.view({-1})[0].item<float>();  // waits for the stream
-  };
-  return {.name = name, .sum = sum, .device = device, .shares = in_place ? group : ProcessGroup()};
-}
-
 void plain_mpi(at::Tensor& tensor) {
   mpi::calls().allreduce(mpi::kInPlace, tensor.data_ptr(), static_cast<int>(tensor.numel()),
                          mpi::Type::float32, mpi::Op::sum, mpi::Comm::world);
@@ -342,6 +331,15 @@ report::Page page_of(const AllReduceResult& result) {
 
 }  // namespace
 
+SumMethod through(const std::string& name, const ProcessGroup& group, at::Device device, bool in_place) {
+  const auto sum = [group](at::Tensor& tensor) {
+    Tensors tensors = {tensor};
+    group->allreduce(tensors)->wait();
+    if (tensor.is_cuda()) tensor.view({-1})[0].item<float>();  // waits for the stream
+  };
+  return {.name = name, .sum = sum, .device = device, .shares = in_place ? group : ProcessGroup()};
+}
+
 std::vector<double> measured(const Team& team, const std::vector<SumMethod>& ways, int64_t bytes, int rounds,
                              const std::function<void()>& line_up) {
   const int64_t items = bytes / int64_t{sizeof(float)};
@@ -358,8 +356,9 @@ std::vector<double> measured(const Team& team, const std::vector<SumMethod>& way
     team.together([&] {
       for (const auto& tensor : tensors)
         if (!at::equal(tensor.cpu(), want))
-          throw Error(format("{} computed a wrong sum of {} floats", way.name, items), "bench allreduce",
-                      "report it: this is a bug in lockstep or in the library under it");
+          throw Error(format("{} computed a wrong sum of {} floats", way.name, items), "",
+                      "exclude nodes one by one until the sums are right, and report that node: its memory "
+                      "or network changes bits, or a library has a bug");
     });
     return {seconds};
   };

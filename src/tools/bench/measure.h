@@ -127,6 +127,10 @@ struct SumMethod {
   ProcessGroup shares = {};  // if set: the tensors lie in this group's shared memory, as DDP's buckets
 };
 
+/// The group's all-reduce; `in_place`: of tensors in the group's shared memory.
+SumMethod through(const std::string& name, const ProcessGroup& group, at::Device device = at::kCPU,
+                  bool in_place = false);
+
 /// Seconds for `bytes` of floats, way by way: the median over the rounds of the slowest rank's time.
 /// `line_up`, a barrier, comes before each turn. Error, on all ranks alike, if a sum is wrong. Collective.
 std::vector<double> measured(const Team& team, const std::vector<SumMethod>& ways, int64_t bytes, int rounds,

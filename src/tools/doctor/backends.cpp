@@ -1,6 +1,4 @@
 // The checks of the backends: each opens a group, sums tensors whose sum is known beforehand, and is timed.
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -15,8 +13,8 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/mpi/comms.h"
+#include "tools/bench/measure.h"
 #include "tools/doctor/session.h"
-#include "tools/report/page.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -25,33 +23,12 @@ using namespace std::chrono_literals;
 using Milliseconds = std::chrono::milliseconds;
 using Json = Session::Json;
 
-constexpr int64_t kPeriod = 64;  // of the numbers
 constexpr Milliseconds kOpen{6000}, kOpenOfRank{100}, kLongestOpen{12'000};
 constexpr auto kSum = 6s;  // for one collective
 constexpr int64_t kSmall = 1 << 10, kMiddle = 1 << 20, kLarge = 16 << 20;
-constexpr int kSmallRounds = 10, kRounds = 3;
+constexpr int kSmallRounds = 10, kRounds = 5;
 constexpr double kLongest = 0.02;    // seconds for a MiB: if it takes longer, 16 MiB are not tried
 constexpr double kEthernet = 125e6;  // bytes a second: 1 Gbit/s
-
-// Seconds of the fastest of several all-reduces. Throws Error where a sum is wrong.
-double time_of_sums(const ProcessGroup& group, at::Device device, int64_t bytes, int rounds) {
-  using Clock = std::chrono::steady_clock;
-  double best = 1e9;
-  for (int round = 0; round < rounds; ++round) {
-    const auto items = bytes / static_cast<int64_t>(sizeof(float));
-    std::vector<at::Tensor> tensors = {numbers_of(items, round, group->getRank()).to(device)};
-    const auto begin = Clock::now();
-    group->allreduce(tensors)->wait();
-    const auto sum = tensors[0].cpu();  // waits for a GPU's stream
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
-    const auto fault = fault_in(sum, round, group->getSize());
-    if (!fault.empty())
-      throw Error("a wrong sum: " + fault, "",
-                  "exclude nodes one by one until the sums are right, and report that node: its memory or "
-                  "network changes bits, or a library has a bug");
-  }
-  return best;
-}
 
 // One backend: opened, checked and timed on every rank. A stage that fails on some ranks ends it on all.
 class BackendTest {
@@ -86,10 +63,12 @@ class BackendTest {
 
  private:
   double slowest_sum(int64_t bytes, int rounds) {
-    return session_
-        .round([&]() -> Json { return time_of_sums(group_, device_, bytes, rounds); },
-               [](const std::vector<Json>& seconds) { return *std::ranges::max_element(seconds); })
-        .get<double>();
+    const auto sum = [&]() -> Json {
+      return bench::measured(Team(session_.job(), group_, device_),
+                             {bench::through(opened(), group_, device_)}, bytes, rounds,
+                             [&] { group_->barrier()->wait(); })[0];
+    };
+    return session_.round(sum, [](const std::vector<Json>& seconds) { return seconds[0]; }).get<double>();
   }
 
   Session& session_;
@@ -149,21 +128,6 @@ std::string after(const std::string& line, const std::string& mark) {
 }
 
 }  // namespace
-
-at::Tensor numbers_of(int64_t items, int round, int rank) {
-  return at::arange(items, at::kFloat).add_(13 * rank + round).remainder_(kPeriod);
-}
-
-std::string fault_in(const at::Tensor& sum, int round, int world) {
-  auto want = at::zeros({kPeriod});
-  for (int rank = 0; rank < world; ++rank) want.add_(numbers_of(kPeriod, round, rank));
-  want = want.repeat({sum.numel() / kPeriod + 1}).narrow(0, 0, sum.numel());
-  const auto wrong = sum.ne(want).nonzero();
-  if (wrong.numel() == 0) return "";
-  const auto first = wrong[0].item<int64_t>();
-  return format("number {} of {} is {} instead of {}", first, sum.numel(), sum[first].item<float>(),
-                want[first].item<float>());
-}
 
 double bus_bandwidth(int64_t bytes, double seconds, int world) {
   return 2.0 * (world - 1) / world * static_cast<double>(bytes) / seconds;

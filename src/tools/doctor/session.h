@@ -2,8 +2,6 @@
 // Rounds in which every rank of the job sends JSON to rank 0, which answers all of them; what is measured in
 // such rounds; and what the results mean, as functions that tests can call.
 
-#include <ATen/core/Tensor.h>
-
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -167,13 +165,7 @@ struct ClockSkew {
 };
 Finding clocks_finding(const std::vector<ClockSkew>& skews);
 
-// --- sums that are known beforehand (backends.cpp) ---
-
-/// Small whole numbers, different for each rank and round: their sums are exact in floats.
-at::Tensor numbers_of(int64_t items, int round, int rank);
-
-/// Empty where `sum` is the sum over all ranks of the world; else where it first is not.
-std::string fault_in(const at::Tensor& sum, int round, int world);
+// --- backends.cpp ---
 
 /// Of an all-reduce, NCCL's "bus bandwidth".
 double bus_bandwidth(int64_t bytes, double seconds, int world);
