@@ -37,10 +37,10 @@ TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
   EXPECT_EQ(crossovers(sizes, {}), "");
 }
 
-TEST(TurnOptions, HaveTheMedianOfEachNumberAndWarmUp) {
+TEST(Turns, HaveTheMedianOfEachNumberAndWarmUp) {
   std::vector<std::pair<size_t, int>> turns;
   const auto medians =
-      interleaved_medians(Team({}, {}, at::kCPU), {.methods = 2, .rounds = 3, .warm_up = 1},
+      interleaved_medians(Team({}, {}, at::kCPU), /*methods=*/2, /*warm_up=*/1, /*rounds=*/3,
                           [&](size_t method, int round) -> std::vector<double> {
                             turns.emplace_back(method, round);
                             return {10.0 * static_cast<double>(method) + round, -1.0 * round};

@@ -363,7 +363,7 @@ std::vector<double> measured(const Team& team, const std::vector<SumMethod>& way
     return {seconds};
   };
   std::vector<double> times;
-  for (const auto& way : interleaved_medians(team, {ways.size(), rounds, /*warm_up=*/1}, take_turn))
+  for (const auto& way : interleaved_medians(team, ways.size(), /*warm_up=*/1, rounds, take_turn))
     times.push_back(way[0]);
   return times;
 }

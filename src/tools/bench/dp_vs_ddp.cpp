@@ -47,24 +47,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Part, losses, seconds, peaks, batch)
 constexpr int64_t kWarmUp = 3;  // steps: libtorch's own start, DDP's buckets
 constexpr int64_t kInputs = 64, kOutputs = 20'000, kSamples = 256;
 
-train::Command command_of_way(const std::string& way, const DpVsDdpBench& wanted) {
-  train::Command command;
-  command.config = wanted.config;
-  command.sets = wanted.sets;
-  command.launcher = "none";
-  const auto set = [&command](const std::string& text) { command.sets.push_back(text); };
-  set("train.accumulate=1");
-  if (way == "ddp") {
-    command.launcher = "torchrun";
-    set("train.mode=ddp");
-    return command;
-  }
-  set("train.mode=data_parallel");
-  set(format("data_parallel.devices={}", wanted.devices));
-  set(format("data_parallel.loss_in_forward={}", way == "dp, loss inside"));
-  return command;
-}
-
 Settings settings_of(const std::string& config, const std::vector<std::string>& sets) {
   const auto file = config::read_config_text(config);
   return config::load_settings(file.text, file.name, sets, launch::current_environment()).settings;
@@ -81,12 +63,25 @@ at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) {
   return torch::nn::functional::cross_entropy(output, target);
 }
 
+train::Command command_of_way(const std::string& way, const DpVsDdpBench& wanted) {
+  train::Command command;
+  command.config = wanted.config;
+  command.sets = wanted.sets;
+  command.launcher = way == "ddp" ? "torchrun" : "none";
+  std::vector<std::string> own = {"train.accumulate=1", "train.mode=ddp"};
+  if (way != "ddp") {
+    const auto batch = settings_of(wanted.config, wanted.sets).data.batch_size;  // of a rank
+    own = {"train.accumulate=1", "train.mode=data_parallel",
+           format("data_parallel.devices={}", wanted.devices),
+           format("data_parallel.loss_in_forward={}", way == "dp, loss inside"),
+           format("data.batch_size={}", batch * wanted.devices)};
+  }
+  command.sets.insert(command.sets.end(), own.begin(), own.end());
+  return command;
+}
+
 Part train_part(const std::string& way, const DpVsDdpBench& wanted) {
-  auto command = command_of_way(way, wanted);
-  if (way != "ddp")  // the config's batch is that of one rank; DataParallel takes the batches of all
-    command.sets.push_back(format(
-        "data.batch_size={}", settings_of(command.config, command.sets).data.batch_size * wanted.devices));
-  const auto setup = train::set_up(command);
+  const auto setup = train::set_up(command_of_way(way, wanted));
   const auto& team = *setup.team;
   parallel::DeviceMemory memory(way == "ddp" ? std::vector{team.device()}
                                              : devices_like(team.device(), static_cast<int>(wanted.devices)));

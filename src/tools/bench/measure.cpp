@@ -57,18 +57,18 @@ Spread spread_of(std::vector<double> numbers) {
 }
 
 std::vector<std::vector<double>> interleaved_medians(
-    const Team& team, const TurnOptions& turns,
+    const Team& team, size_t methods, int warm_up, int rounds,
     const std::function<std::vector<double>(size_t method, int round)>& measure) {
   std::vector<double> all;  // round by round, method by method
-  for (int round = 0; round < turns.warm_up + turns.rounds; ++round) {
-    for (size_t method = 0; method < turns.methods; ++method) {
+  for (int round = 0; round < warm_up + rounds; ++round) {
+    for (size_t method = 0; method < methods; ++method) {
       const auto numbers = measure(method, round);
-      if (round >= turns.warm_up) all.insert(all.end(), numbers.begin(), numbers.end());
+      if (round >= warm_up) all.insert(all.end(), numbers.begin(), numbers.end());
     }
   }
   team.max(all);
-  const size_t a_round = all.size() / static_cast<size_t>(turns.rounds), a_turn = a_round / turns.methods;
-  std::vector<std::vector<double>> medians(turns.methods);
+  const size_t a_round = all.size() / static_cast<size_t>(rounds), a_turn = a_round / methods;
+  std::vector<std::vector<double>> medians(methods);
   for (size_t at = 0; at < a_round; ++at) {
     std::vector<double> values;
     for (size_t i = at; i < all.size(); i += a_round) values.push_back(all[i]);

@@ -34,16 +34,12 @@ struct Spread {
 /// Of at least one number.
 Spread spread_of(std::vector<double> numbers);
 
-struct TurnOptions {
-  size_t methods = 0;
-  int rounds = 0;
-  int warm_up = 0;  // rounds before these, which do not count
-};
 /// In each round every method takes its turn, so that other load on the machine affects all alike. `measure`
 /// returns the numbers of one turn on this rank, the same count for all. Returns for each method the medians
-/// over the rounds of each number's largest value over the ranks. Collective.
+/// over the rounds of each number's largest value over the ranks. `warm_up`: rounds before these, which do
+/// not count. Collective.
 std::vector<std::vector<double>> interleaved_medians(
-    const Team& team, const TurnOptions& turns,
+    const Team& team, size_t methods, int warm_up, int rounds,
     const std::function<std::vector<double>(size_t method, int round)>& measure);
 
 /// The steps of a config's training, without logs, evaluations and checkpoints.

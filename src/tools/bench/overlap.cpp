@@ -231,9 +231,8 @@ std::vector<Timing> timed(const train::Setup& setup, const std::vector<Method>& 
     }
     return {step.seconds, -step.busy, -step.shows};
   };
-  const auto medians = interleaved_medians(
-      *setup.team, {methods.size(), static_cast<int>(batches.size()) - kWarmUpTurns, kWarmUpTurns},
-      take_turn);
+  const auto medians = interleaved_medians(*setup.team, methods.size(), kWarmUpTurns,
+                                           static_cast<int>(batches.size()) - kWarmUpTurns, take_turn);
   std::vector<Timing> timings;
   for (size_t i = 0; i < methods.size(); ++i)
     timings.push_back({methods[i].name, medians[i][0], -medians[i][1], -medians[i][2]});

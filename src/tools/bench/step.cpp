@@ -25,12 +25,6 @@ constexpr double kSeconds = 5;  // of timed steps, without --steps
 constexpr int64_t kWarmSteps = 10;
 constexpr double kWarmSeconds = 0.3, kWarmAtMost = 2;
 
-train::Command command_of(const StepBench& asked) {
-  auto command = asked.command;
-  command.must_match = {{"the command", "bench step"}, {"--steps", std::to_string(asked.steps.value_or(0))}};
-  return command;
-}
-
 // The slowest rank's, on every rank. Collective.
 double timed_step(TrainingSteps& steps, const Team& team) {
   const auto begin = Clock::now();
@@ -393,7 +387,9 @@ void check(const StepBench& bench) {
 }
 
 int step(const StepBench& asked) {
-  auto setup = train::set_up(command_of(asked));
+  auto command = asked.command;
+  command.must_match = {{"the command", "bench step"}, {"--steps", std::to_string(asked.steps.value_or(0))}};
+  auto setup = train::set_up(command);
   check_place(*setup.team, asked.out);
   const auto result = measure_steps(setup, asked);
   report_on_first(*setup.team, asked.out, page_of(result), asked.json ? json_of(result) : "");
