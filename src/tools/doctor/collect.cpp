@@ -26,7 +26,7 @@
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "lockstep/launch/variables.h"
-#include "tools/doctor/facts.h"
+#include "tools/doctor/doctor.h"
 
 namespace lockstep::doctor {
 namespace {

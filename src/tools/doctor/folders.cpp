@@ -113,10 +113,11 @@ void read_entries(const fs::path& place, FolderView& view) {
       view.problem = why_unreadable(entry.path());
   };
   std::error_code failed;
-  if (!fs::is_directory(place)) take(fs::directory_entry(place));
   fs::recursive_directory_iterator at;
   if (fs::is_directory(place))
     at = fs::recursive_directory_iterator(place, fs::directory_options::follow_directory_symlink, failed);
+  else
+    take(fs::directory_entry(place));
   for (; !failed && at != end(at) && sizes.size() < kMostEntries; at.increment(failed)) {
     if (at.depth() + 1 == kDepth) at.disable_recursion_pending();
     take(*at);

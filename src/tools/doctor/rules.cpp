@@ -8,7 +8,7 @@
 #include "lockstep/base/program.h"
 #include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/report.h"
-#include "tools/doctor/facts.h"
+#include "tools/doctor/doctor.h"
 #include "tools/report/page.h"
 
 namespace lockstep::doctor {
@@ -58,17 +58,16 @@ std::string ranks_text(const Cluster& cluster) {
 }
 
 std::string rank_table(const Cluster& cluster) {
-  constexpr const char* kRow = "{:>4}  {:>7}  {:>5}  {:>8}  {:<7}  {:<12}  {}\n";
-  std::string text = format(kRow, "rank", "local", "node", "pid", "gpu", "may use CPUs", "host");
+  report::Table table = {{"rank", "local", "node", "pid", "gpu", "may use CPUs", "host"}};
   for (const RankFacts& facts : std::span(cluster.ranks).first(std::min(kMostRows, cluster.ranks.size()))) {
     const Job& job = facts.job;
-    text += format(kRow, job.rank, format("{}/{}", job.local_rank, job.local_world), job.node_rank, facts.pid,
-                   facts.gpu < 0 ? "-" : format("cuda:{}", facts.gpu), facts.cores.mask,
-                   base::printable(job.host));
+    table.push_back({std::to_string(job.rank), format("{}/{}", job.local_rank, job.local_world),
+                     std::to_string(job.node_rank), std::to_string(facts.pid),
+                     facts.gpu < 0 ? "-" : format("cuda:{}", facts.gpu), facts.cores.mask,
+                     base::printable(job.host)});
   }
-  if (cluster.ranks.size() > kMostRows)
-    text += format("and {} more: see --json\n", cluster.ranks.size() - kMostRows);
-  return text;
+  const auto more = cluster.ranks.size() - (table.size() - 1);
+  return report::aligned(table) + (more > 0 ? format("and {} more: see --json\n", more) : "");
 }
 
 Findings uneven_machines(const Cluster& cluster) {

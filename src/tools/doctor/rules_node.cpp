@@ -8,7 +8,7 @@
 #include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/report.h"
-#include "tools/doctor/facts.h"
+#include "tools/doctor/doctor.h"
 
 namespace lockstep::doctor {
 namespace {

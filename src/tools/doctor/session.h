@@ -13,7 +13,7 @@
 #include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/scheduler.h"
-#include "tools/doctor/facts.h"
+#include "tools/doctor/doctor.h"
 
 namespace lockstep::comm {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NetworkAddress, interface, address, loopback, bits)
