@@ -28,8 +28,6 @@
 namespace lockstep::bench {
 namespace {
 
-using nlohmann::ordered_json;
-
 const std::vector<std::string> kWays = {"dp", "dp, loss inside", "ddp"};
 const std::vector<std::string> kWide = {"wide", "wide, loss inside"};  // peak memory where outputs are wide
 
@@ -252,35 +250,20 @@ report::Table wide_rows(const Results& results) {
   return rows;
 }
 
-ordered_json speed_bars(const Results& results) {
-  ordered_json bars = {{"title", "A step"}, {"y_label", "median (s)"}, {"names", kWays}, {"parts", {"time"}}};
-  for (const auto& way : kWays) bars["values"].push_back({spread_of(results.seconds.at(way)).median});
-  return bars;
-}
-
-ordered_json memory_bars(const Results& results) {
-  ordered_json bars = {{"title", "Peak memory per device, wide outputs"},
-                       {"y_label", "memory (bytes)"},
-                       {"parts", {"memory"}}};
-  for (const auto& way : kWide) {
-    const auto& peaks = results.last.at(way).peaks;
-    for (size_t i = 0; i < peaks.size(); ++i) {
-      bars["names"].push_back(format("{} {}", way == kWide[0] ? "gathered" : "loss inside", i));
-      bars["values"].push_back({peaks[i]});
-    }
-  }
-  return bars;
-}
-
 report::Page page_of(const Results& results, const std::string& facts) {
   report::Page page("DataParallel against DistributedDataParallel");
   page.section("A step");
   page.text(facts + "\n");
   page.table(speed_rows(results));
-  page.add("bars", speed_bars(results));
+  std::vector<report::Bar> speeds, memory;
+  for (const auto& way : kWays) speeds.push_back({way, {spread_of(results.seconds.at(way)).median}});
+  page.bars("A step", "median (s)", {"time"}, speeds);
   page.section("Memory of each device");
   page.table(wide_rows(results));
-  page.add("bars", memory_bars(results));
+  for (const auto& way : kWide)
+    for (const auto peak : results.last.at(way).peaks)
+      memory.push_back({way == kWide[0] ? "gathered" : "loss inside", {static_cast<double>(peak)}});
+  page.bars("Peak memory per device, wide outputs", "memory (bytes)", {"memory"}, memory);
   return page;
 }
 

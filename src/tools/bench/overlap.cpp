@@ -255,15 +255,10 @@ std::string network_text(const Delay& delay) {
              : std::string("real network");
 }
 
-ordered_json network_bars(const NetworkTimings& network) {
-  ordered_json bars = {{"title", "A step: " + network_text(network.delay)},
-                       {"y_label", "time (s)"},
-                       {"parts", {"computing", "exposed exchange"}}};
-  for (size_t i = 1; i <= kSweep; ++i) {
-    const auto& timing = network.timings[i];
-    bars["names"].push_back(timing.name);
-    bars["values"].push_back({timing.seconds - timing.shows, timing.shows});
-  }
+std::vector<report::Bar> bars_of(const std::vector<Timing>& timings) {
+  std::vector<report::Bar> bars;
+  for (size_t i = 1; i <= kSweep; ++i)
+    bars.push_back({timings[i].name, {timings[i].seconds - timings[i].shows, timings[i].shows}});
   return bars;
 }
 
@@ -296,7 +291,8 @@ report::Page page_of(const train::Setup& setup, int64_t steps, double megabytes,
   for (const auto& network : networks) {
     page.section(network_text(network.delay));
     page.table(table_of(network.timings));
-    page.add("bars", network_bars(network));
+    page.bars("A step: " + network_text(network.delay), "time (s)", {"computing", "exposed exchange"},
+              bars_of(network.timings));
   }
   page.section("The size of the buckets");
   page.add("chart", sweep_of(networks, megabytes));

@@ -62,10 +62,9 @@ struct Counted {
 
 Counted counted_step(TrainingSteps& steps) {
   steps.make_ready();  // acting does not count as work of a step
-  const FlopCounter count;
   const auto before = steps.samples();
-  steps.take();
-  return {count.so_far(), steps.samples() - before};
+  const auto work = count_work([&] { steps.take(); });
+  return {work, steps.samples() - before};
 }
 
 // libtorch does not see kernels of our own: what it would do in their place is counted.
@@ -190,19 +189,17 @@ train::PhaseSeconds mean_phases(const std::vector<RankSteps>& ranks) {
   return mean;
 }
 
-ordered_json phase_bars(const std::vector<RankSteps>& ranks) {
-  ordered_json bars = {{"title", "Where a step's time goes"}, {"y_label", "time (s)"}};
-  for (size_t i = 0; i < train::kPhases; ++i) bars["parts"].push_back(train::name_of(static_cast<Phase>(i)));
-  const auto add = [&](const std::string& name, const train::PhaseSeconds& phases) {
-    bars["names"].push_back(name);
-    bars["values"].push_back(phases);
+std::vector<report::Bar> phase_bars(const std::vector<RankSteps>& ranks) {
+  const auto bar = [](const std::string& name, const train::PhaseSeconds& phases) {
+    return report::Bar{name, {phases.begin(), phases.end()}};
   };
-  add(ranks.size() == 1 ? "a step" : format("mean of {}", base::counted(ranks.size(), "rank")),
-      mean_phases(ranks));
+  const auto all =
+      ranks.size() == 1 ? "a step" : format("mean of {}", base::counted(std::ssize(ranks), "rank"));
+  std::vector<report::Bar> bars = {bar(all, mean_phases(ranks))};
   const auto [slowest, fastest] = ends(ranks);
   if (ranks[fastest].own_work() >= (1 - kUneven) * ranks[slowest].own_work()) return bars;
-  add(format("rank {}, most work", slowest), ranks[slowest].phases);
-  add(format("rank {}, least", fastest), ranks[fastest].phases);
+  bars.push_back(bar(format("rank {}, most work", slowest), ranks[slowest].phases));
+  bars.push_back(bar(format("rank {}, least", fastest), ranks[fastest].phases));
   return bars;
 }
 
@@ -349,7 +346,9 @@ report::Page page_of(const StepResult& result) {
   page.section("Where the time goes");
   page.table(phase_table(result.ranks));
   if (result.ranks.size() > 1) page.text(slowest_line(result));
-  page.add("bars", phase_bars(result.ranks));
+  std::vector<std::string> phases;
+  for (size_t i = 0; i < train::kPhases; ++i) phases.emplace_back(train::name_of(static_cast<Phase>(i)));
+  page.bars("Where a step's time goes", "time (s)", phases, phase_bars(result.ranks));
   page.section("Distance from the peak");
   if (result.is_counted()) page.table(speed_table(result));
   if (result.has_peak()) page.text(peak_text(result));

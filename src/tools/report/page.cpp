@@ -90,6 +90,16 @@ void Page::table(const Table& rows) {
   add("table", rows);
 }
 
+void Page::bars(const std::string& title, const std::string& y_label, const std::vector<std::string>& parts,
+                const std::vector<Bar>& bars) {
+  ordered_json json = {{"title", title}, {"y_label", y_label}, {"parts", parts}};
+  for (const auto& [name, values] : bars) {
+    json["names"].push_back(name);
+    json["values"].push_back(values);
+  }
+  add("bars", std::move(json));
+}
+
 std::string Page::html() const {
   const std::pair<std::string_view, std::string> values[] = {
       {"{{title}}", escaped(title_)},

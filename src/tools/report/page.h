@@ -13,6 +13,12 @@ namespace lockstep::report {
 /// The first row is the head.
 using Table = std::vector<std::vector<std::string>>;
 
+/// A bar of a chart: the sizes of its parts.
+struct Bar {
+  std::string name;
+  std::vector<double> values;
+};
+
 class Page {
  public:
   explicit Page(std::string title) : title_(std::move(title)) {}
@@ -24,6 +30,9 @@ class Page {
   /// Small print.
   void note(const std::string& note) { text(note, "note"); }
   void table(const Table& rows);
+  /// Of the page alone: bars, each of as many parts as `parts` names.
+  void bars(const std::string& title, const std::string& y_label, const std::vector<std::string>& parts,
+            const std::vector<Bar>& bars);
   /// Of the page alone: {kind: value}, with a kind that page.html draws.
   void add(const char* kind, nlohmann::ordered_json value);
 
