@@ -22,6 +22,10 @@
 #include "lockstep/models/exported.h"
 #include "tools/model_check/model_check.h"
 
+namespace lockstep {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExportedValue, name, kind, sizes)
+}
+
 namespace lockstep::model_check {
 namespace {
 
@@ -36,13 +40,6 @@ std::optional<at::ScalarType> dtype_of(const ExportedValue& value) {
   // a kind of Python's own is called like an old name of torch's: "int" is int32 there
   if (found == known.end() || c10::getDtypeNames(found->second).first != value.kind) return std::nullopt;
   return found->second;
-}
-
-Json values_json(const std::vector<ExportedValue>& values) {
-  auto list = Json::array();
-  for (const auto& value : values)
-    list.push_back({{"name", value.name}, {"kind", value.kind}, {"sizes", value.sizes}});
-  return list;
 }
 
 Json facts_json(const ExportedNet& net, const std::string& path) {
@@ -66,8 +63,8 @@ Json facts_json(const ExportedNet& net, const std::string& path) {
           {"numbers", numbers},
           {"frozen", frozen},
           {"buffers", net.buffers().size()},
-          {"inputs", values_json(facts.inputs)},
-          {"outputs", values_json(facts.outputs)},
+          {"inputs", nlohmann::json(facts.inputs)},
+          {"outputs", nlohmann::json(facts.outputs)},
           {"sizes", sizes},
           {"operators", facts.operators},
           {"notes", facts.notes}};
@@ -183,9 +180,10 @@ Json reached(const ExportedNet& net) {
 std::string pass_words(const char* mode, const Json& reached) {
   const auto missing = reached["without_gradient"].get<std::vector<std::string>>();
   const auto all = base::counted(reached["trained"].get<int64_t>(), "parameter");
-  if (missing.empty()) return format("{}: forward and backward succeeded; {} got a gradient\n", mode, all);
-  return format("{}: forward and backward succeeded; {} of {} got no gradient: {}\n", mode, missing.size(),
-                all, base::join(missing, ", "));
+  return format("{}: forward and backward succeeded; {}\n", mode,
+                missing.empty()
+                    ? all + " got a gradient"
+                    : format("{} of {} got no gradient: {}", missing.size(), all, base::join(missing, ", ")));
 }
 
 // Python's numbers beside those computed here.
