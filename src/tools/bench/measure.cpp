@@ -1,7 +1,7 @@
 #include "tools/bench/measure.h"
 
 #include <ATen/ATen.h>
-#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,10 +38,6 @@ double read(const std::string& text, const std::vector<Unit>& units, const char*
 // The limits of bench/compare.
 constexpr double kOthers = 0.05, kStolen = 0.02;
 constexpr double kLeastSeconds = 0.5;  // the kernel counts in hundredths
-
-double seconds(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-}
 
 }  // namespace
 
@@ -184,9 +180,9 @@ ProcessorTime processor_time() {
     if (i == 3 || i == 4) time.idle += field * tick;
     if (i == 7) time.stolen += field * tick;
   }
-  struct rusage usage {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  time.own = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  timespec own{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+  time.own = static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec);
   return time;
 }
 

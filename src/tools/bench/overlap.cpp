@@ -53,7 +53,9 @@ class TrainedModelRun {
   TrainedModelRun(const train::Setup& setup, Method method)
       : setup_(setup),
         method_(std::move(method)),
-        model_(ddp(train::seeded_model(setup), setup.team->group(), options())),
+        model_(ddp(train::seeded_model(setup), setup.team->group(),
+                   {.find_unused_parameters = setup.settings.ddp.find_unused_parameters,
+                    .bucket_cap_mb = method_.bucket_cap_mb})),
         optimizer_(make_optimizer(setup.settings.optim, model_->parameters())),
         last_gradient_(std::make_shared<Clock::time_point>()) {
     // Backward reaches the first parameters last: from there on it waits for the exchange alone.
@@ -87,13 +89,6 @@ class TrainedModelRun {
   }
 
  private:
-  DdpOptions options() const {
-    DdpOptions options;
-    options.find_unused_parameters = setup_.settings.ddp.find_unused_parameters;
-    options.bucket_cap_mb = method_.bucket_cap_mb;
-    return options;
-  }
-
   double learn(const Batch& batch) {
     const auto loss = setup_.task->loss(model_->forward(batch.input), batch.target, {});
     loss.backward();
