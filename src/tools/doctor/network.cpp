@@ -30,18 +30,12 @@ bool is_fabric(const std::string& interface) {
                              [&](const char* prefix) { return interface.starts_with(prefix); });
 }
 
-Networks first_of_nodes(const Networks& networks) {
-  std::map<int, RankNetwork> by_node;
-  for (const auto& network : networks) by_node.emplace(network.node, network);
-  Networks first;
-  for (auto& [node, network] : by_node) first.push_back(std::move(network));
-  return first;
-}
-
 // "n1: eth0 10.0.0.5/24 (gloo), lo 127.0.0.1/8"
-std::string drawing_of(const Networks& nodes) {
+std::string drawing_of(const Networks& networks) {
   std::vector<std::string> lines;
-  for (const auto& node : nodes) {
+  std::set<int> drawn;
+  for (const auto& node : networks) {
+    if (!drawn.insert(node.node).second) continue;
     std::vector<std::string> parts;
     for (const auto& entry : node.interfaces)
       parts.push_back(format("{} {}/{}{}", entry.interface, entry.address, entry.bits,
@@ -53,9 +47,9 @@ std::string drawing_of(const Networks& nodes) {
 }
 
 // A fabric's interface that every node has and gloo does not use.
-void add_unused_fabric(Findings& findings, const Networks& nodes) {
+void add_unused_fabric(Findings& findings, const Networks& networks) {
   std::map<std::string, size_t> count;
-  for (const auto& network : nodes) {
+  for (const auto& network : networks) {
     if (is_fabric(network.gloo_interface())) return;
     std::set<std::string> own;
     for (const auto& entry : network.interfaces)
@@ -64,9 +58,9 @@ void add_unused_fabric(Findings& findings, const Networks& nodes) {
     for (const auto& name : own) ++count[name];
   }
   for (const auto& [name, number] : count)
-    if (number == nodes.size())
+    if (number == networks.size())
       return findings.push_back(warning(
-          format("gloo uses {}, but every node has the faster {}", nodes.front().gloo_interface(), name),
+          format("gloo uses {}, but every node has the faster {}", networks.front().gloo_interface(), name),
           format("set {}={} on all ranks", kGloo, name)));
 }
 
@@ -83,9 +77,9 @@ Findings refused_choices(const Networks& networks) {
   return of_ranks(found, networks.size());
 }
 
-std::string names_of(const Networks& nodes, std::string (*name)(const RankNetwork&)) {
+std::string names_of(const Networks& networks, std::string (*name)(const RankNetwork&)) {
   std::set<std::string> names;
-  for (const auto& network : nodes) names.insert(name(network));
+  for (const auto& network : networks) names.insert(name(network));
   names.erase("");
   return names.empty() ? "none" : base::join({names.begin(), names.end()}, ", ");
 }
@@ -181,15 +175,14 @@ std::string nccl_interface(const RankNetwork& network) {
 
 Findings network_findings(const Networks& networks, int nodes) {
   Findings findings = refused_choices(networks);
-  const auto first = first_of_nodes(networks);
-  if (nodes > 1) add_unused_fabric(findings, first);
-  const auto nccl = names_of(first, nccl_interface);
-  const auto gloo = names_of(first, [](const RankNetwork& network) { return network.gloo_interface(); });
+  if (nodes > 1) add_unused_fabric(findings, networks);
+  const auto nccl = names_of(networks, nccl_interface);
+  const auto gloo = names_of(networks, [](const RankNetwork& network) { return network.gloo_interface(); });
   if (findings.empty())
     findings.push_back(ok(nodes == 1 ? format("one node: gloo uses the loopback; NCCL would use {}", nccl)
                                      : format("gloo uses {} on {} nodes; NCCL would use {} for its sockets",
                                               gloo, nodes, nccl)));
-  findings.front().drawing = drawing_of(first);
+  findings.front().drawing = drawing_of(networks);
   return findings;
 }
 
