@@ -55,26 +55,20 @@ at::Tensor sum_of_numbers(int64_t items, int round, int world) {
   return sum;
 }
 
+// By device and by the group in whose shared memory they lie.
+using Places = std::map<std::pair<std::string, const void*>, Tensors>;
+
 // The tensors lie in the same memory in every round, as gradients do in training. Ways that need the same
 // kind of memory use the same tensors.
-class Places {
- public:
-  explicit Places(int64_t bytes) : bytes_(bytes) {}
-
-  Tensors& of(const SumMethod& way) {
-    const auto [place, is_new] = places_.try_emplace({way.device.str(), way.shares.get()});
-    Tensors& tensors = place->second;
-    if (!is_new) return tensors;
-    for (int call = 0; call < (bytes_ <= kSmall ? kCallsOfSmall : 1); ++call)
-      tensors.push_back(at::zeros({bytes_ / int64_t{sizeof(float)}}, at::kFloat).to(way.device));
-    comm::share(way.shares, tensors);
-    return tensors;
-  }
-
- private:
-  const int64_t bytes_;
-  std::map<std::pair<std::string, const void*>, Tensors> places_;
-};
+Tensors& tensors_of(const SumMethod& way, int64_t bytes, Places& places) {
+  const auto [place, is_new] = places.try_emplace({way.device.str(), way.shares.get()});
+  Tensors& tensors = place->second;
+  if (!is_new) return tensors;
+  for (int call = 0; call < (bytes <= kSmall ? kCallsOfSmall : 1); ++call)
+    tensors.push_back(at::zeros({bytes / int64_t{sizeof(float)}}, at::kFloat).to(way.device));
+  comm::share(way.shares, tensors);
+  return tensors;
+}
 
 // --- alpha, beta and gamma of this machine ---
 
@@ -343,10 +337,10 @@ SumMethod through(const std::string& name, const ProcessGroup& group, at::Device
 std::vector<double> measured(const Team& team, const std::vector<SumMethod>& ways, int64_t bytes, int rounds,
                              const std::function<void()>& line_up) {
   const int64_t items = bytes / int64_t{sizeof(float)};
-  Places places(bytes);
+  Places places;
   const auto take_turn = [&](size_t method, int round) -> std::vector<double> {
     const SumMethod& way = ways[method];
-    Tensors& tensors = places.of(way);
+    Tensors& tensors = tensors_of(way, bytes, places);
     const auto own = numbers(items, round, team.rank()), want = sum_of_numbers(items, round, team.world());
     for (auto& tensor : tensors) tensor.copy_(own);
     line_up();

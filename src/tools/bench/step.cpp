@@ -25,16 +25,6 @@ constexpr double kSeconds = 5;  // of timed steps, without --steps
 constexpr int64_t kWarmSteps = 10;
 constexpr double kWarmSeconds = 0.3, kWarmAtMost = 2;
 
-// The slowest rank's, on every rank. Collective.
-double timed_step(TrainingSteps& steps, const Team& team) {
-  const auto begin = Clock::now();
-  steps.take();
-  steps.read_pending();
-  std::vector<double> seconds{since(begin)};
-  team.max(seconds);
-  return seconds[0];
-}
-
 struct WarmUp {
   int64_t steps = 0;
   double a_step = 0;  // seconds that one takes in the end
@@ -48,8 +38,13 @@ WarmUp warm_up(TrainingSteps& steps, const Team& team) {
     return (count >= kWarmSteps && passed >= kWarmSeconds) || (count >= kFewest && passed >= kWarmAtMost);
   };
   while (!is_warm()) {
-    seconds.push_back(timed_step(steps, team));
-    passed += seconds.back();
+    const auto begin = Clock::now();
+    steps.take();
+    steps.read_pending();
+    std::vector<double> slowest{since(begin)};
+    team.max(slowest);
+    seconds.push_back(slowest[0]);
+    passed += slowest[0];
   }
   const auto count = static_cast<int64_t>(seconds.size());
   return {count, spread_of({seconds.begin() + static_cast<std::ptrdiff_t>(count / 2), seconds.end()}).mean};
