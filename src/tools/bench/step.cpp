@@ -238,20 +238,6 @@ std::string slowest_line(const StepResult& result) {
                 scale.name, spread_over(result.ranks, &RankSteps::own_work).mean * scale.factor);
 }
 
-std::string peak_text(const StepResult& result) {
-  double peak = 0;
-  for (const auto& rank : result.ranks) peak += rank.peak_flops;
-  return format("peak of {} at once: {}/s (large fp32 matrix products)",
-                base::counted(result.ranks.size(), "rank"), report::work_text(peak));
-}
-
-void note_peaks(const StepResult& result, std::vector<std::string>& notes) {
-  const auto peaks = spread_over(result.ranks, &RankSteps::peak_flops);
-  if (peaks.least < (1 - kUnevenPeak) * peaks.most)
-    notes.push_back(format("the ranks' peaks differ: {}/s to {}/s (rank {})", report::work_text(peaks.least),
-                           report::work_text(peaks.most), peaks.at_most));
-}
-
 ordered_json phases_json(const train::PhaseSeconds& phases) {
   ordered_json json;
   for (size_t i = 0; i < phases.size(); ++i) json[train::name_of(static_cast<Phase>(i))] = phases[i];
@@ -330,7 +316,10 @@ std::vector<std::string> notes_of(const StepResult& result) {
     notes.emplace_back("the operations are those of libtorch: lockstep's own kernels may need fewer");
   if (!result.is_counted())
     notes.emplace_back("there was no matrix product or convolution, so operations are not counted");
-  if (result.has_peak()) note_peaks(result, notes);
+  const auto peaks = spread_over(result.ranks, &RankSteps::peak_flops);
+  if (result.has_peak() && peaks.least < (1 - kUnevenPeak) * peaks.most)
+    notes.push_back(format("the ranks' peaks differ: {}/s to {}/s (rank {})", report::work_text(peaks.least),
+                           report::work_text(peaks.most), peaks.at_most));
   return notes;
 }
 
@@ -346,7 +335,11 @@ report::Page page_of(const StepResult& result) {
   page.bars("Where a step's time goes", "time (s)", phases, phase_bars(result.ranks));
   page.section("Distance from the peak");
   if (result.is_counted()) page.table(speed_table(result));
-  if (result.has_peak()) page.text(peak_text(result));
+  const double peak =
+      spread_over(result.ranks, &RankSteps::peak_flops).mean * static_cast<double>(result.ranks.size());
+  if (result.has_peak())
+    page.text(format("peak of {} at once: {}/s (large fp32 matrix products)",
+                     base::counted(std::ssize(result.ranks), "rank"), report::work_text(peak)));
   for (const auto& note : notes_of(result)) page.note(base::wrapped("- " + note, 78));
   return page;
 }

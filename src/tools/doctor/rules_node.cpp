@@ -172,10 +172,6 @@ Findings far_from_gpu(const RankFacts& facts, const Cluster&) {
                   facts.cores.mask)}};
 }
 
-std::string locality_text(const Cluster& cluster) {
-  return own_gpu(cluster.ranks.front()) ? "each rank may use CPUs close to its GPU" : "no GPU is used";
-}
-
 // "sm_90" runs on 9.0 and later of its generation, "sm_90a" on 9.0 only, "compute_90" on 9.0 and all later
 bool runs_on(const std::string& architecture, const Gpu& gpu) {
   const auto line = architecture.find('_');
@@ -272,10 +268,6 @@ Findings little_memory(const Machine& machine) {
   return {{format("{} for each of {} ({})", bytes_text(share), counted(machine.size(), "rank"),
                   text_of(machine.front()->memory)),
            "", share < kTooLittle ? kFailure : kWarning}};
-}
-
-std::string memory_text(const Cluster& cluster) {
-  return text_of(cluster.ranks.front().memory);
 }
 
 Findings shm_problems(const Machine& machine) {
@@ -376,7 +368,9 @@ std::vector<Check> node_checks() {
       {"locality",
        {{kWarning, far_from_gpu,
          "bind ranks close to their GPUs: srun --gpu-bind=closest, or a --cpu-bind map"}},
-       locality_text},
+       [](const Cluster& cluster) -> std::string {
+         return own_gpu(cluster.ranks.front()) ? "each rank may use CPUs close to its GPU" : "no GPU is used";
+       }},
       {"gpus",
        {{kFailure, shared_gpus,
          "request one GPU per rank (--gpus-per-node, ngpus=), start fewer ranks per node, or train on CPUs: "
@@ -399,7 +393,7 @@ std::vector<Check> node_checks() {
        {{kWarning, little_memory,
          "request more memory (--mem, -l mem=), start fewer ranks per node, or check for other programs "
          "there"}},
-       memory_text},
+       [](const Cluster& cluster) { return text_of(cluster.ranks.front().memory); }},
       {"shm",
        {{kWarning, shm_problems,
          "start the container with --ipc=host or --shm-size=1g; otherwise remove what dead processes left "

@@ -70,11 +70,6 @@ Json facts_json(const ExportedNet& net, const std::string& path) {
           {"notes", facts.notes}};
 }
 
-std::string range_words(const std::pair<int64_t, int64_t>& range, bool endless) {
-  if (!endless) return format("{} to {}", range.first, range.second);
-  return range.first <= 1 ? "any size" : format("{} or more", range.first);
-}
-
 // The same for people, a line each.
 std::string facts_words(const ExportedNet& net, const Json& json) {
   const auto& facts = net.facts();
@@ -89,8 +84,12 @@ std::string facts_words(const ExportedNet& net, const Json& json) {
     for (const auto& value : *values)
       text += format("{:<8}{}  {}{}\n", values == &facts.inputs ? "input" : "output", value.name, value.kind,
                      dtype_of(value) ? " [" + base::join(value.sizes, ", ") + "]" : "");
-  for (const auto& [name, range] : facts.sizes)
-    text += format("{:<8}{}: {}\n", "size", name, range_words(range, json["sizes"][name]["most"].is_null()));
+  for (const auto& [name, range] : facts.sizes) {
+    const auto least = range.first <= 1 ? "any size" : format("{} or more", range.first);
+    text +=
+        format("{:<8}{}: {}\n", "size", name,
+               json["sizes"][name]["most"].is_null() ? least : format("{} to {}", range.first, range.second));
+  }
   std::vector<std::string> operators;
   for (const auto& [name, count] : facts.operators) operators.push_back(format("{} {}", name, count));
   text += "operators: " + base::join(operators, ", ") + "\n";

@@ -15,10 +15,6 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 using Runs = std::vector<RunData>;
 
-void name_run(Page& page, const Runs& runs, const RunData& run) {
-  if (runs.size() > 1) page.add("heading", run.name);
-}
-
 // --- the result of each run ---
 
 void add_result(Page& page, const Runs& runs) {
@@ -102,7 +98,7 @@ void add_evaluation(Page& page, const Runs& runs) {
   for (const auto& run : runs) {
     json evaluation = at(run.facts, "evaluation");
     if (!evaluation.is_object()) continue;
-    name_run(page, runs, run);
+    if (runs.size() > 1) page.add("heading", run.name);
     const auto classes = list(evaluation, "confusion").size();
     if (classes > kMostClasses) evaluation.erase("confusion");
     page.add("evaluation", evaluation);
@@ -139,7 +135,7 @@ void add_attempts(Page& page, const Runs& runs) {
   for (const auto& run : runs) {
     const auto& attempts = list(run.facts, "attempts");
     if (attempts.empty()) continue;
-    name_run(page, runs, run);
+    if (runs.size() > 1) page.add("heading", run.name);
     const bool is_running = run.status && run.status->state == run_folder::RunState::running;
     page.add("attempts", {{"attempts", attempts}, {"is_running", is_running}});
   }
