@@ -244,12 +244,6 @@ report::Table speed_rows(const Results& results) {
   return rows;
 }
 
-report::Table wide_rows(const Results& results) {
-  report::Table rows = {{"64 -> 20000 outputs, batch 256", "peak MiB per device"}};
-  for (const auto& way : kWide) rows.push_back({way, mib_of(results.last.at(way).peaks)});
-  return rows;
-}
-
 report::Page page_of(const Results& results, const std::string& facts) {
   report::Page page("DataParallel against DistributedDataParallel");
   page.section("A step");
@@ -259,10 +253,14 @@ report::Page page_of(const Results& results, const std::string& facts) {
   for (const auto& way : kWays) speeds.push_back({way, {spread_of(results.seconds.at(way)).median}});
   page.bars("A step", "median (s)", {"time"}, speeds);
   page.section("Memory of each device");
-  page.table(wide_rows(results));
-  for (const auto& way : kWide)
-    for (const auto peak : results.last.at(way).peaks)
+  report::Table wide = {{"64 -> 20000 outputs, batch 256", "peak MiB per device"}};
+  for (const auto& way : kWide) {
+    const auto& peaks = results.last.at(way).peaks;
+    wide.push_back({way, mib_of(peaks)});
+    for (const auto peak : peaks)
       memory.push_back({way == kWide[0] ? "gathered" : "loss inside", {static_cast<double>(peak)}});
+  }
+  page.table(wide);
   page.bars("Peak memory per device, wide outputs", "memory (bytes)", {"memory"}, memory);
   return page;
 }

@@ -250,13 +250,6 @@ std::string network_text(const Delay& delay) {
              : std::string("real network");
 }
 
-std::vector<report::Bar> bars_of(const std::vector<Timing>& timings) {
-  std::vector<report::Bar> bars;
-  for (size_t i = 1; i <= kSweep; ++i)
-    bars.push_back({timings[i].name, {timings[i].seconds - timings[i].shows, timings[i].shows}});
-  return bars;
-}
-
 // From a bucket for each parameter to one for all.
 ordered_json sweep_of(const std::vector<NetworkTimings>& networks, double megabytes) {
   ordered_json chart = {
@@ -286,8 +279,12 @@ report::Page page_of(const train::Setup& setup, int64_t steps, double megabytes,
   for (const auto& network : networks) {
     page.section(network_text(network.delay));
     page.table(table_of(network.timings));
-    page.bars("A step: " + network_text(network.delay), "time (s)", {"computing", "exposed exchange"},
-              bars_of(network.timings));
+    std::vector<report::Bar> bars;
+    for (size_t i = 1; i <= kSweep; ++i) {
+      const auto& one = network.timings[i];
+      bars.push_back({one.name, {one.seconds - one.shows, one.shows}});
+    }
+    page.bars("A step: " + network_text(network.delay), "time (s)", {"computing", "exposed exchange"}, bars);
   }
   page.section("The size of the buckets");
   page.add("chart", sweep_of(networks, megabytes));

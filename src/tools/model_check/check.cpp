@@ -247,10 +247,6 @@ std::map<std::string, at::Tensor> parameters_of(const ExportedNet& net) {
   return all;
 }
 
-at::Tensor gradient_of(const at::Tensor& parameter) {
-  return parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter);
-}
-
 // What the script of `lockstep model template --sample` leaves: "input.0", "output.0", "grad.fc.weight".
 class Sample {
  public:
@@ -303,8 +299,10 @@ class Sample {
         throw InputError(
             format("the sample has {}, but the model has no such parameter", base::printable(name)), path_,
             "check that it is a sample of this model, or " + std::string(kWriteAgain));
-      compared.insert(found->second.unsafeGetTensorImpl());
-      all.push_back(compare(name, gradient_of(found->second), as_tensor(value, name)));
+      const auto& parameter = found->second;
+      compared.insert(parameter.unsafeGetTensorImpl());
+      const auto gradient = parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter);
+      all.push_back(compare(name, gradient, as_tensor(value, name)));
     }
     if (compared.empty()) return;
     for (const auto& entry : net.named_parameters()) {  // Python's backward gave these none
