@@ -141,19 +141,6 @@ constexpr double kRounding = 1e-4;  // of a loss, after a few steps
 constexpr double kNotebookDp = 18.31, kNotebookDdp = 6.09;
 constexpr std::chrono::minutes kLongest{10};  // one run
 
-// The environment that torchrun sets for each process of one node.
-std::vector<std::string> rank_settings(int64_t rank, int64_t world, const std::string& port) {
-  return {format("RANK={}", rank),
-          format("LOCAL_RANK={}", rank),
-          format("WORLD_SIZE={}", world),
-          format("LOCAL_WORLD_SIZE={}", world),
-          "GROUP_RANK=0",
-          "MASTER_ADDR=127.0.0.1",
-          "MASTER_PORT=" + port,
-          "TORCHELASTIC_RUN_ID=bench",
-          "TORCHELASTIC_RESTART_COUNT=0"};
-}
-
 // Starts the processes of a way, waits for all, and returns the first one's result. Throws the error of any.
 Part run_way(const std::string& way, const DpVsDdpBench& wanted) {
   const int64_t world = way == "ddp" ? wanted.devices : 1;
@@ -165,7 +152,17 @@ Part run_way(const std::string& way, const DpVsDdpBench& wanted) {
   std::vector<std::jthread> threads;
   for (int64_t rank = 0; rank < world; ++rank)
     threads.emplace_back([&, rank] {
-      const auto settings = way == "ddp" ? rank_settings(rank, world, port) : std::vector<std::string>();
+      std::vector<std::string> settings;  // what torchrun sets for each process of one node
+      if (way == "ddp")
+        settings = {format("RANK={}", rank),
+                    format("LOCAL_RANK={}", rank),
+                    format("WORLD_SIZE={}", world),
+                    format("LOCAL_WORLD_SIZE={}", world),
+                    "GROUP_RANK=0",
+                    "MASTER_ADDR=127.0.0.1",
+                    "MASTER_PORT=" + port,
+                    "TORCHELASTIC_RUN_ID=bench",
+                    "TORCHELASTIC_RESTART_COUNT=0"};
       answers[static_cast<size_t>(rank)] = base::capture(words, kLongest, settings);
     });
   threads.clear();  // joins

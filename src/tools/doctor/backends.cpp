@@ -5,7 +5,6 @@
 #include <set>
 #include <sstream>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"

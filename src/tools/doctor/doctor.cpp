@@ -105,9 +105,8 @@ std::string as_text(const Finding& finding, const std::string& tag) {
 }
 
 FindingLevel worst_of(const Findings& findings) {
-  FindingLevel worst = FindingLevel::ok;
-  for (const Finding& finding : findings) worst = std::max(worst, finding.verdict);
-  return worst;
+  const auto worst = std::ranges::max_element(findings, {}, &Finding::verdict);
+  return worst == findings.end() ? FindingLevel::ok : worst->verdict;
 }
 
 // "14 ok, 1 warning, 0 failures, 2.3 s"

@@ -58,17 +58,13 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return found;
 }
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 void add_run(RunList& list, const fs::path& folder) {
   try {
     auto run = read_run(folder);
     if (run.status) return list.runs.push_back(std::move(run));
-    list.passed_over.emplace_back(run.folder, first_line(run.troubles.front()));
+    list.passed_over.emplace_back(run.folder, base::split(run.troubles.front(), '\n').at(0));
   } catch (const std::exception& error) {
-    list.passed_over.emplace_back(folder.string(), first_line(describe(error)));
+    list.passed_over.emplace_back(folder.string(), base::split(describe(error), '\n').at(0));
   }
 }
 
