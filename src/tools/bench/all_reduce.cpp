@@ -242,16 +242,12 @@ const TimeCurve& fastest(const std::vector<TimeCurve>& curves, size_t size) {
                                    [size](const TimeCurve& curve) { return curve.seconds[size]; });
 }
 
-std::string size_text(int64_t size) {
-  return report::bytes_text(static_cast<double>(size));
-}
-
 // A row for each curve, a column for each size; text(curve, i) is a cell.
 template <class Text>
 report::Table table_by_size(const std::string& head, const Sizes& sizes, const std::vector<TimeCurve>& curves,
                             const Text& text) {
   report::Table table = {{head}};
-  for (const auto size : sizes) table[0].push_back(size_text(size));
+  for (const auto size : sizes) table[0].push_back(report::bytes_text(static_cast<double>(size)));
   for (const auto& curve : curves) {
     table.push_back({curve.name});
     for (size_t i = 0; i < sizes.size(); ++i) table.back().push_back(text(curve, i));
@@ -369,7 +365,7 @@ std::string crossovers(const Sizes& sizes, const std::vector<TimeCurve>& curves)
     const bool last = i + 1 == sizes.size();
     if (!last && fastest(curves, i + 1).name == name) continue;
     text += (text.empty() ? "" : ", then ") + name;
-    if (!last) text += " up to " + size_text(sizes[i]);
+    if (!last) text += " up to " + report::bytes_text(static_cast<double>(sizes[i]));
   }
   return text;
 }

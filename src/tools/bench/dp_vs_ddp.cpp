@@ -254,8 +254,9 @@ report::Page page_of(const Results& results, const std::string& facts) {
   for (const auto& way : kWide) {
     const auto& peaks = results.last.at(way).peaks;
     wide.push_back({way, mib_of(peaks)});
-    for (const auto peak : peaks)
-      memory.push_back({way == kWide[0] ? "gathered" : "loss inside", {static_cast<double>(peak)}});
+    for (size_t i = 0; i < peaks.size(); ++i)
+      memory.push_back({format("{} {}", way == kWide[0] ? "gathered" : "loss inside", i),
+                        {static_cast<double>(peaks[i])}});
   }
   page.table(wide);
   page.bars("Peak memory per device, wide outputs", "memory (bytes)", {"memory"}, memory);
