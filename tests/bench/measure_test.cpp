@@ -5,7 +5,6 @@
 
 #include "lockstep/base/error.h"
 #include "tools/bench/measure.h"
-#include "tools/bench/step_report.h"
 
 namespace lockstep::bench {
 namespace {
@@ -38,10 +37,10 @@ TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
   EXPECT_EQ(crossovers(sizes, {}), "");
 }
 
-TEST(TurnOptions, HaveTheMedianOfEachNumberAndWarmUp) {
+TEST(Turns, HaveTheMedianOfEachNumberAndWarmUp) {
   std::vector<std::pair<size_t, int>> turns;
   const auto medians =
-      interleaved_medians(Team({}, {}, at::kCPU), {.methods = 2, .rounds = 3, .warm_up = 1},
+      interleaved_medians(Team({}, {}, at::kCPU), /*methods=*/2, /*warm_up=*/1, /*rounds=*/3,
                           [&](size_t method, int round) -> std::vector<double> {
                             turns.emplace_back(method, round);
                             return {10.0 * static_cast<double>(method) + round, -1.0 * round};
@@ -76,15 +75,17 @@ RankSteps rank_of(double unit, const std::string& host = "node") {
   RankSteps rank;
   rank.host = host;
   for (size_t i = 0; i < train::kPhases; ++i) rank.phases[i] = static_cast<double>(i + 1) * unit;
-  rank.median = rank.least = rank.longest = 21 * unit;
-  rank.work = {10e9, 20e9};
-  rank.peak = 100e9;
+  rank.median = rank.min = rank.max = 21 * unit;
+  rank.flop_forward = 10e9;
+  rank.flop_backward = 20e9;
+  rank.peak_flops = 100e9;
   return rank;
 }
 
 StepResult found_of(std::vector<RankSteps> ranks) {
   StepResult found;
-  found.training = {"task", "model", "cpu", "gloo", "ddp", "fp32", "nchw", "exact"};
+  found.training = {{"task", "mnist"}, {"model", "mlp"},      {"device", "cpu"},  {"backend", "gloo"},
+                    {"mode", "ddp"},   {"precision", "fp32"}, {"layout", "nchw"}, {"kernels", "exact"}};
   found.steps = 50;
   found.samples = 256;
   found.ranks = std::move(ranks);
@@ -105,11 +106,11 @@ TEST(RankSteps, PhasesAddUpToTheStep) {
 
 TEST(Speed, IsOfAllRanksTogether) {
   const std::vector<RankSteps> ranks = {rank_of(0.1), rank_of(0.2)};
-  const auto forward = speed_of(step_parts().front(), ranks);
+  const auto forward = speeds_of(ranks).front();
   EXPECT_DOUBLE_EQ(forward.a_step, 20e9);
   EXPECT_DOUBLE_EQ(forward.a_second, 10e9 / 0.2 + 10e9 / 0.4);
   EXPECT_DOUBLE_EQ(forward.of_peak, 75.0 / 200);
-  EXPECT_DOUBLE_EQ(speed_of(step_parts().back(), ranks).a_second, 30e9 / 2.1 + 30e9 / 4.2);
+  EXPECT_DOUBLE_EQ(speeds_of(ranks).back().a_second, 30e9 / 2.1 + 30e9 / 4.2);
 }
 
 TEST(StepTable, HasPartsThatAddUpAndNamesWhoHasTheMost) {
@@ -140,32 +141,37 @@ TEST(StepNotes, SayWhatTheNumbersAreNot) {
   const auto plain = found_of({rank_of(0.5)});
   EXPECT_TRUE(notes_of(plain).empty());
   auto found = plain;
-  found.ranks[0].work = {};
+  found.ranks[0].flop_forward = found.ranks[0].flop_backward = 0;
   EXPECT_TRUE(says(found, "not counted"));
   EXPECT_EQ(page_of(found).as_text().find("GFLOP a"), std::string::npos);
   found = plain;
-  found.training.device = "cuda:0";
+  found.training["device"] = "cuda:0";
   EXPECT_TRUE(says(found, "phases are GPU time"));
   EXPECT_EQ(page_of(found).as_text().find("peak of 1 rank"), std::string::npos);
   found = plain;
-  found.training.kernels = "fast";
+  found.training["kernels"] = "fast";
   EXPECT_TRUE(says(found, "own kernels may need fewer"));
   found = found_of({rank_of(0.5), rank_of(0.5)});
-  found.ranks[1].peak = 50e9;
+  found.ranks[1].peak_flops = 50e9;
   EXPECT_TRUE(says(found, "peaks differ: 50 GFLOP/s to 100 GFLOP/s (rank 0)"));
+}
+
+RankSteps busy(const std::string& host, const ProcessorTime& time) {
+  auto rank = rank_of(0.5, host);
+  rank.processors = time;
+  return rank;
 }
 
 TEST(MachineUse, TellsOfOthersOnANodeAndNotOfItsOwnRanks) {
   const ProcessorTime half_ours = {.all = 20, .idle = 10, .stolen = 0, .own = 5};
-  EXPECT_TRUE(busy_nodes({{"a", half_ours}, {"a", half_ours}}).empty());
-  auto quiet = half_ours;
-  quiet.own = 1;
-  const auto lines = busy_nodes({{"a", half_ours}, {"a", half_ours}, {"b", quiet}, {"b", quiet}});
+  const auto a = busy("a", half_ours), b = busy("b", {20, 10, 0, 1});
+  EXPECT_TRUE(busy_nodes({a, a}).empty());
+  const auto lines = busy_nodes({a, a, b, b});
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("b was busy: other processes used 40 %"), std::string::npos) << lines[0];
-  EXPECT_NE(busy_nodes({{"c", {20, 10, 3, 7}}})[0].find("other virtual machines took 15 %"),
+  EXPECT_NE(busy_nodes({busy("c", {20, 10, 3, 7})})[0].find("other virtual machines took 15 %"),
             std::string::npos);
-  EXPECT_TRUE(busy_nodes({{"d", {0.04, 0, 0, 0}}}).empty()) << "too short to say";
+  EXPECT_TRUE(busy_nodes({busy("d", {0.04, 0, 0, 0})}).empty()) << "too short to say";
 }
 
 TEST(Peak, IsMeasuredOnAnyProcessor) {

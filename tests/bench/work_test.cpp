@@ -12,18 +12,11 @@
 namespace lockstep::bench {
 namespace {
 
-template <class Steps>
-Work work_of(const Steps& steps) {
-  const FlopCounter count;
-  steps();
-  return count.so_far();
-}
-
 TEST(Work, OfSimpleCnnIsThatOfItsLayers) {
   SimpleCNN net;
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
     const auto input = at::rand({4, 1, 28, 28}).contiguous(format);
-    const auto work = work_of([&] { net.forward(input).sum().backward(); });
+    const auto work = count_work([&] { net.forward(input).sum().backward(); });
     const double conv1 = 2.0 * 4 * 28 * 28 * 32 * 9, conv2 = 2.0 * 4 * 14 * 14 * 64 * 32 * 9;
     const double fc1 = 2.0 * 4 * 3136 * 128, fc2 = 2.0 * 4 * 128 * 10;
     EXPECT_EQ(work.forward, conv1 + conv2 + fc1 + fc2);
@@ -35,14 +28,14 @@ TEST(Work, OfFewerBitsIsTheSame) {
   PimaNet pima;
   SimpleCNN cnn;
   const auto of = [](Net& net, const at::Tensor& input) {
-    return work_of([&] {
+    return count_work([&] {
       const train::Autocast autocast(at::kCPU, Precision::bf16);
       net.forward(input);
     });
   };
   const auto patients = at::rand({32, 8}), digits = at::rand({4, 1, 28, 28});
-  EXPECT_EQ(of(pima, patients).forward, work_of([&] { pima.forward(patients); }).forward);
-  EXPECT_EQ(of(cnn, digits).forward, work_of([&] { cnn.forward(digits); }).forward);
+  EXPECT_EQ(of(pima, patients).forward, count_work([&] { pima.forward(patients); }).forward);
+  EXPECT_EQ(of(cnn, digits).forward, count_work([&] { cnn.forward(digits); }).forward);
 }
 
 struct Convolution {
@@ -63,7 +56,7 @@ TEST(Work, OfAConvolutionFollowsItsStridesAndGroups) {
   for (const auto& one : all) {
     const auto input = at::rand(one.input).requires_grad_(), weight = at::rand(one.weight).requires_grad_();
     const auto each = [&](int64_t number) { return std::vector<int64_t>(one.input.size() - 2, number); };
-    const auto work = work_of([&] {
+    const auto work = count_work([&] {
       at::convolution(input, weight, {}, each(one.stride), each(one.padding), each(one.dilation), false,
                       each(0), one.groups)
           .sum()
@@ -77,14 +70,14 @@ TEST(Work, OfAConvolutionFollowsItsStridesAndGroups) {
 TEST(Work, OfATransposedConvolutionIsThatOfItsInput) {
   const auto input = at::rand({2, 6, 5, 4}).requires_grad_(),
              weight = at::rand({6, 3, 3, 3}).requires_grad_();
-  const auto work = work_of([&] { at::conv_transpose2d(input, weight, {}, 2).sum().backward(); });
+  const auto work = count_work([&] { at::conv_transpose2d(input, weight, {}, 2).sum().backward(); });
   EXPECT_EQ(work.forward, 2.0 * 2 * 6 * 5 * 4 * 27);
   EXPECT_EQ(work.backward, 2 * work.forward);
 }
 
 TEST(Work, OfAProductIsCountedOnceUnderEachOfItsNames) {
   const auto a = at::rand({3, 4, 5}), b = at::rand({3, 5, 6}), weight = at::rand({7, 5});
-  const auto count = [](const auto& product) { return work_of(product).forward; };
+  const auto count = [](const auto& product) { return count_work(product).forward; };
   EXPECT_EQ(count([&] { at::matmul(a, b); }), 2.0 * 3 * 4 * 5 * 6);
   EXPECT_EQ(count([&] { at::einsum("bij,bjk->bik", {a, b}); }), 2.0 * 3 * 4 * 5 * 6);
   EXPECT_EQ(count([&] { at::linear(a, weight); }), 2.0 * 3 * 4 * 5 * 7);
@@ -96,7 +89,7 @@ TEST(Work, OfAProductIsCountedOnceUnderEachOfItsNames) {
 TEST(Work, OfAttentionIsThatOfItsProducts) {
   const auto of = [](int64_t length) { return at::rand({2, 3, length, 8}).requires_grad_(); };
   const auto query = of(5), key = of(7), value = of(7);
-  const auto work = work_of([&] { at::scaled_dot_product_attention(query, key, value).sum().backward(); });
+  const auto work = count_work([&] { at::scaled_dot_product_attention(query, key, value).sum().backward(); });
   const double product = 2.0 * 2 * 3 * 5 * 7 * 8;
   EXPECT_EQ(work.forward, 2 * product);
   EXPECT_EQ(work.backward, 5 * product);
@@ -104,14 +97,13 @@ TEST(Work, OfAttentionIsThatOfItsProducts) {
 
 TEST(Work, IsCountedOnEveryThreadAndNoLonger) {
   const auto a = at::rand({4, 4});
-  {
-    const FlopCounter count;
+  const auto work = count_work([&] {
     std::thread([&] { at::mm(a, a); }).join();
     at::mm(a, a);
-    EXPECT_EQ(count.so_far().all(), 2 * 2.0 * 64);
-  }
+  });
   at::mm(a, a);
-  EXPECT_EQ(work_of([] {}).all(), 0);
+  EXPECT_EQ(work.forward, 2 * 2.0 * 64);
+  EXPECT_EQ(count_work([] {}).forward, 0);
 }
 
 }  // namespace

@@ -1,7 +1,4 @@
 // The table of rules, over made-up clusters: what each fault is called, and how bad it is.
-#include "tools/doctor/rules.h"
-
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -257,23 +254,6 @@ void expect(const Findings& findings, FindingLevel level, const std::string& wor
 
 constexpr auto kOk = FindingLevel::ok;
 
-at::Tensor sum_of(int64_t items, int round, int world) {
-  auto sum = at::zeros({items});
-  for (int rank = 0; rank < world; ++rank) sum.add_(numbers_of(items, round, rank));
-  return sum;
-}
-
-TEST(Sums, AWrongOneIsFound) {
-  for (const int world : {1, 2, 5}) EXPECT_EQ(fault_in(sum_of(1000, 3, world), 3, world), "");
-  auto sum = sum_of(1000, 0, 4);
-  sum[777] += 1;
-  EXPECT_NE(fault_in(sum, 0, 4).find("number 777 of 1000"), std::string::npos) << fault_in(sum, 0, 4);
-  EXPECT_NE(fault_in(sum_of(1000, 0, 3), 0, 4), "") << "a rank is missing";
-  EXPECT_NE(fault_in(sum_of(1000, 0, 4), 1, 4), "") << "another round's";
-  sum[3] = std::nan("");
-  EXPECT_NE(fault_in(sum, 0, 4), "");
-}
-
 TEST(Sums, BusBandwidthIsThatOfNccl) {
   EXPECT_DOUBLE_EQ(bus_bandwidth(1000, 1, 2), 1000);
   EXPECT_DOUBLE_EQ(bus_bandwidth(1000, 2, 4), 750);
@@ -410,14 +390,13 @@ TEST(Folders, AreSharedWithLocksThatWork) {
 // --- NCCL ---
 
 TEST(Nccl, SocketsBesideAFabricAreAWarning) {
-  const auto log = read_nccl_log(R"(n1:7:7 [0] NCCL INFO NET/Plugin: No plugin found (libnccl-net.so)
+  const std::string log = R"(n1:7:7 [0] NCCL INFO NET/Plugin: No plugin found (libnccl-net.so)
 n1:7:9 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.5<0>
 n1:7:9 [0] NCCL INFO Using network Socket
 n1:7:9 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0
 n1:7:9 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/CUMEM
-)");
-  EXPECT_EQ(log.transport, "NET/Socket/0, P2P/CUMEM");
-  expect({nccl_finding(log, {}, 2)}, kOk, "network Socket");
+)";
+  expect({nccl_finding(log, {}, 2)}, kOk, "network Socket, channels NET/Socket/0, P2P/CUMEM");
   expect({nccl_finding(log, {"mlx5_0"}, 1)}, kOk);
   expect({nccl_finding(log, {"mlx5_0"}, 2)}, kWarning, "mlx5_0");
 }

@@ -22,7 +22,7 @@
 #include "lockstep/text/vocabulary.h"
 #include "tools/cluster/scheduler.h"
 #include "tools/cluster/site.h"
-#include "tools/report/run_data.h"
+#include "tools/report/run_list.h"
 #include "tools/submit/submission.h"
 #include "trainer/config/load.h"
 
@@ -161,14 +161,14 @@ const std::vector<Parser>& parsers() {
       {"metrics", "metrics.jsonl",
        [](const Path& folder, const std::string&) {
          std::ofstream(folder / "config.yaml") << "run: {name: a}\n";
-         report::read_run(folder);
+         report::read_run(folder, /*with_facts=*/true);
        }},
       {"status", "status.json",
        [](const Path& folder, const std::string& input) {
          std::ofstream(folder / "config.yaml") << "run: {name: a}\n";
          std::ofstream(folder / "report.json") << input;
          std::ofstream(folder / "trace.json") << input;
-         report::read_run(folder);
+         report::read_run(folder, /*with_facts=*/true);
        }},
   };
   return all;

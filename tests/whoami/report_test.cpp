@@ -16,19 +16,21 @@ using nlohmann::json;
 using test::has;
 
 Process process(int rank, int world) {
-  const Job job = {.rank = rank,
-                   .world = world,
-                   .local_rank = rank % 2,
-                   .local_world = 2,
-                   .node_rank = rank / 2,
-                   .nodes = (world + 1) / 2,
-                   .host = rank < 2 ? "n1" : "n2",
-                   .launcher = "srun",
-                   .scheduler = "slurm",
-                   .job_id = "42",
-                   .because = {{"rank", "SLURM_PROCID"}, {"launcher", "srun"}}};
-  auto made = describe(job, "cpu", "", 3, "0-3,8");
-  made["pid"] = 900 + rank;
+  Process made;
+  static_cast<Job&>(made) = {.rank = rank,
+                             .world = world,
+                             .local_rank = rank % 2,
+                             .local_world = 2,
+                             .node_rank = rank / 2,
+                             .nodes = (world + 1) / 2,
+                             .host = rank < 2 ? "n1" : "n2",
+                             .launcher = "srun",
+                             .scheduler = "slurm",
+                             .job_id = "42",
+                             .because = {{"rank", "SLURM_PROCID"}, {"launcher", "srun"}}};
+  made.device = "cpu";
+  made.threads = 3;
+  made.pid = 900 + rank;
   return made;
 }
 
@@ -41,9 +43,9 @@ Report report(int ranks, int world) {
 TEST(Whoami, TellsEachProcessAndEachReasonOnce) {
   auto all = report(4, 4);
   all.ends = "2026-05-04T14:02:11Z";
-  for (auto& one : all.processes) one["because"]["mpi"] = "srun";
-  all.processes[2]["because"]["rank"] = all.processes[3]["because"]["rank"] = "PMI_RANK";
-  all.processes[3]["warnings"].push_back("a warning");
+  for (auto& one : all.processes) one.because["mpi"] = "srun";
+  all.processes[2].because["rank"] = all.processes[3].because["rank"] = "PMI_RANK";
+  all.processes[3].warnings.push_back("a warning");
   const auto text = as_text(all);
   EXPECT_TRUE(
       text.starts_with("4 ranks on 2 nodes, launcher srun, slurm job 42, ends 2026-05-04T14:02:11Z\n\n"));

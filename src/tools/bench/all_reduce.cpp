@@ -27,21 +27,6 @@ using nlohmann::ordered_json;
 
 // --- the ways ---
 
-SumMethod through(const std::string& name, const ProcessGroup& group, at::Device device = at::kCPU) {
-  const auto sum = [group](at::Tensor& tensor) {
-    Tensors tensors = {tensor};
-    group->allreduce(tensors)->wait();
-    if (tensor.is_cuda()) tensor.view({-1})[0].item<float>();  // waits for the stream
-  };
-  return {.name = name, .sum = sum, .device = device};
-}
-
-SumMethod in_shared_memory(const std::string& name, const ProcessGroup& group) {
-  SumMethod way = through(name, group);
-  way.shares = group;
-  return way;
-}
-
 void plain_mpi(at::Tensor& tensor) {
   mpi::calls().allreduce(mpi::kInPlace, tensor.data_ptr(), static_cast<int>(tensor.numel()),
                          mpi::Type::float32, mpi::Op::sum, mpi::Comm::world);
@@ -70,26 +55,20 @@ at::Tensor sum_of_numbers(int64_t items, int round, int world) {
   return sum;
 }
 
+// By device and by the group in whose shared memory they lie.
+using Places = std::map<std::pair<std::string, const void*>, Tensors>;
+
 // The tensors lie in the same memory in every round, as gradients do in training. Ways that need the same
 // kind of memory use the same tensors.
-class Places {
- public:
-  explicit Places(int64_t bytes) : bytes_(bytes) {}
-
-  Tensors& of(const SumMethod& way) {
-    const auto [place, is_new] = places_.try_emplace({way.device.str(), way.shares.get()});
-    Tensors& tensors = place->second;
-    if (!is_new) return tensors;
-    for (int call = 0; call < (bytes_ <= kSmall ? kCallsOfSmall : 1); ++call)
-      tensors.push_back(at::zeros({bytes_ / int64_t{sizeof(float)}}, at::kFloat).to(way.device));
-    comm::share(way.shares, tensors);
-    return tensors;
-  }
-
- private:
-  const int64_t bytes_;
-  std::map<std::pair<std::string, const void*>, Tensors> places_;
-};
+Tensors& tensors_of(const SumMethod& way, int64_t bytes, Places& places) {
+  const auto [place, is_new] = places.try_emplace({way.device.str(), way.shares.get()});
+  Tensors& tensors = place->second;
+  if (!is_new) return tensors;
+  for (int call = 0; call < (bytes <= kSmall ? kCallsOfSmall : 1); ++call)
+    tensors.push_back(at::zeros({bytes / int64_t{sizeof(float)}}, at::kFloat).to(way.device));
+  comm::share(way.shares, tensors);
+  return tensors;
+}
 
 // --- alpha, beta and gamma of this machine ---
 
@@ -152,26 +131,16 @@ Network measure_network(const Team& team, const ProcessGroup& group) {
 
 // --- the job that measures ---
 
-comm::Facts facts_of(const AllReduceBench& asked) {
-  std::string sizes;
-  for (const auto size : asked.sizes) sizes += format("{} ", size);
-  return {{"the program", asked.program},
-          {"the command", "bench allreduce"},
-          {"--algorithm", asked.algorithm},
-          {"--backend", asked.backend},
-          {"--sizes", sizes},
-          {"--rounds", std::to_string(asked.rounds)},
-          {"--latency", format("{}", asked.latency)},
-          {"--bandwidth", format("{}", asked.bandwidth)}};
-}
-
 // Its ranks and its groups.
 class Bench {
  public:
   explicit Bench(const AllReduceBench& asked) : asked_(asked) {
     auto runtime = std::make_unique<launch::Runtime>(asked.launcher);
     runtime_ = runtime.get();
-    const auto facts = [&asked](const launch::DeviceChoice&) { return facts_of(asked); };
+    const auto facts = [&asked](const launch::DeviceChoice&) -> comm::Facts {
+      return {{"the program", asked.program},
+              {"the command", "bench allreduce " + base::join(asked.words, " ")}};
+    };
     session_ =
         std::make_unique<Session>(std::move(runtime), parallel::SessionSetup{.options = {}, .facts = facts});
     if (session_->world() == 1)
@@ -188,7 +157,7 @@ class Bench {
     std::vector<SumMethod> ways = {through("gloo", comm::connect(*runtime_, {.backend = "gloo"}))};
     if (shared_) {
       ways.push_back(through("shared", shared_));
-      if (on_one_node()) ways.push_back(in_shared_memory("shared_in_place", shared_));
+      if (on_one_node()) ways.push_back(through("shared_in_place", shared_, at::kCPU, /*in_place=*/true));
     } else {
       notes.push_back("shared is not measured: the ranks share no memory");
     }
@@ -199,7 +168,7 @@ class Bench {
       ways.push_back({.name = "MPI_Allreduce", .sum = plain_mpi});
       mpi_ = comm::connect(*runtime_, {.backend = "mpi"});
       ways.push_back(through("mpi", mpi_));
-      ways.push_back(in_shared_memory("mpi_shared", mpi_));
+      ways.push_back(through("mpi_shared", mpi_, at::kCPU, /*in_place=*/true));
     } else {
       notes.push_back("MPI is not measured: MPI did not start the ranks");
     }
@@ -255,7 +224,13 @@ AllReduceResult measure_ways(Bench& bench, const AllReduceBench& asked) {
   for (const auto& way : ways) result.curves.push_back({way.name, {}, way.algorithm});
   for (const auto size : asked.sizes) {
     const auto times = measured(team, ways, size, static_cast<int>(asked.rounds), [&] { bench.line_up(); });
-    for (size_t way = 0; way < times.size(); ++way) result.curves[way].seconds.push_back(times[way]);
+    for (size_t way = 0; way < times.size(); ++way) {
+      auto& curve = result.curves[way];
+      curve.seconds.push_back(times[way]);
+      if (curve.algorithm)
+        curve.model.push_back(
+            curve.algorithm->seconds(result.ranks, static_cast<double>(size), result.network));
+    }
   }
   return result;
 }
@@ -267,16 +242,12 @@ const TimeCurve& fastest(const std::vector<TimeCurve>& curves, size_t size) {
                                    [size](const TimeCurve& curve) { return curve.seconds[size]; });
 }
 
-std::string size_text(int64_t size) {
-  return report::bytes_text(static_cast<double>(size));
-}
-
 // A row for each curve, a column for each size; text(curve, i) is a cell.
 template <class Text>
 report::Table table_by_size(const std::string& head, const Sizes& sizes, const std::vector<TimeCurve>& curves,
                             const Text& text) {
   report::Table table = {{head}};
-  for (const auto size : sizes) table[0].push_back(size_text(size));
+  for (const auto size : sizes) table[0].push_back(report::bytes_text(static_cast<double>(size)));
   for (const auto& curve : curves) {
     table.push_back({curve.name});
     for (size_t i = 0; i < sizes.size(); ++i) table.back().push_back(text(curve, i));
@@ -284,20 +255,12 @@ report::Table table_by_size(const std::string& head, const Sizes& sizes, const s
   return table;
 }
 
-std::vector<double> model_of(const AllReduceResult& result, const Algorithm& algorithm) {
-  std::vector<double> seconds;
-  for (const auto size : result.asked.sizes)
-    seconds.push_back(algorithm.seconds(result.ranks, static_cast<double>(size), result.network));
-  return seconds;
-}
-
 // For the charts, which page.html draws.
 ordered_json curves_json(const AllReduceResult& result) {
   ordered_json json = {{"world", result.ranks.world}, {"sizes", result.asked.sizes}};
-  for (const auto& [name, seconds, algorithm] : result.curves) {
-    ordered_json curve = {{"name", name}, {"seconds", seconds}};
-    if (algorithm) curve["model"] = model_of(result, *algorithm);
-    json["curves"].push_back(curve);
+  for (const auto& curve : result.curves) {
+    json["curves"].push_back({{"name", curve.name}, {"seconds", curve.seconds}});
+    if (curve.algorithm) json["curves"].back()["model"] = curve.model;
   }
   return json;
 }
@@ -323,8 +286,8 @@ report::Page page_of(const AllReduceResult& result) {
   for (const auto& curve : all) {
     if (!curve.algorithm) continue;
     own.push_back(curve);
-    models.push_back({curve.name, model_of(result, *curve.algorithm)});
-    with_models.push_back({curve.name + " (model)", models.back().seconds});
+    models.push_back({curve.name, curve.model});
+    with_models.push_back({curve.name + " (model)", curve.model});
     formulas.push_back({curve.name, curve.algorithm->summary, curve.algorithm->formula});
   }
   const auto curves = curves_json(result);
@@ -358,13 +321,22 @@ report::Page page_of(const AllReduceResult& result) {
 
 }  // namespace
 
+SumMethod through(const std::string& name, const ProcessGroup& group, at::Device device, bool in_place) {
+  const auto sum = [group](at::Tensor& tensor) {
+    Tensors tensors = {tensor};
+    group->allreduce(tensors)->wait();
+    if (tensor.is_cuda()) tensor.view({-1})[0].item<float>();  // waits for the stream
+  };
+  return {.name = name, .sum = sum, .device = device, .shares = in_place ? group : ProcessGroup()};
+}
+
 std::vector<double> measured(const Team& team, const std::vector<SumMethod>& ways, int64_t bytes, int rounds,
                              const std::function<void()>& line_up) {
   const int64_t items = bytes / int64_t{sizeof(float)};
-  Places places(bytes);
+  Places places;
   const auto take_turn = [&](size_t method, int round) -> std::vector<double> {
     const SumMethod& way = ways[method];
-    Tensors& tensors = places.of(way);
+    Tensors& tensors = tensors_of(way, bytes, places);
     const auto own = numbers(items, round, team.rank()), want = sum_of_numbers(items, round, team.world());
     for (auto& tensor : tensors) tensor.copy_(own);
     line_up();
@@ -374,13 +346,14 @@ std::vector<double> measured(const Team& team, const std::vector<SumMethod>& way
     team.together([&] {
       for (const auto& tensor : tensors)
         if (!at::equal(tensor.cpu(), want))
-          throw Error(format("{} computed a wrong sum of {} floats", way.name, items), "bench allreduce",
-                      "report it: this is a bug in lockstep or in the library under it");
+          throw Error(format("{} computed a wrong sum of {} floats", way.name, items), "",
+                      "exclude nodes one by one until the sums are right, and report that node: its memory "
+                      "or network changes bits, or a library has a bug");
     });
     return {seconds};
   };
   std::vector<double> times;
-  for (const auto& way : interleaved_medians(team, {ways.size(), rounds, /*warm_up=*/1}, take_turn))
+  for (const auto& way : interleaved_medians(team, ways.size(), /*warm_up=*/1, rounds, take_turn))
     times.push_back(way[0]);
   return times;
 }
@@ -392,7 +365,7 @@ std::string crossovers(const Sizes& sizes, const std::vector<TimeCurve>& curves)
     const bool last = i + 1 == sizes.size();
     if (!last && fastest(curves, i + 1).name == name) continue;
     text += (text.empty() ? "" : ", then ") + name;
-    if (!last) text += " up to " + size_text(sizes[i]);
+    if (!last) text += " up to " + report::bytes_text(static_cast<double>(sizes[i]));
   }
   return text;
 }
@@ -412,8 +385,7 @@ int all_reduce(const AllReduceBench& asked) {
   Bench bench(asked);
   const auto& team = bench.session().team();
   check_place(team, asked.out);
-  const auto result = measure_ways(bench, asked);
-  report_on_first(team, asked.out, [&] { return page_of(result); });
+  report_on_first(team, asked.out, page_of(measure_ways(bench, asked)));
   return kDone;
 }
 

@@ -22,7 +22,8 @@ struct AllReduceBench {
   int64_t rounds = 7;
   std::string out;  // an HTML page; empty = none
   std::string launcher = "auto";
-  std::string program;  // version and commit
+  std::string program;             // version and commit
+  std::vector<std::string> words;  // the command line, the same on all ranks
 };
 void check(const AllReduceBench& bench);
 int all_reduce(const AllReduceBench& bench);
@@ -55,9 +56,10 @@ struct DpVsDdpBench {
   std::string config = "configs/mnist.yaml";
   std::vector<std::string> sets;
   int64_t devices = 2;
-  int64_t steps = 20;   // timed, of one run
-  int64_t repeats = 3;  // runs of each way, taking turns
-  std::string out;      // an HTML page; empty = none
+  int64_t steps = 20;                   // timed, of one run
+  int64_t repeats = 3;                  // runs of each way, taking turns
+  std::string out;                      // an HTML page; empty = none
+  std::vector<std::string> words = {};  // the command line, for its processes
 };
 void dp_vs_ddp(const DpVsDdpBench& wanted);
 /// In one process of a way: trains, measures, and returns the result, or its error, as text.

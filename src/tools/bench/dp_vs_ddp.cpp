@@ -24,50 +24,26 @@
 #include "tools/bench/measure.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
-#include "trainer/step/step.h"
 
 namespace lockstep::bench {
 namespace {
-
-using nlohmann::ordered_json;
 
 const std::vector<std::string> kWays = {"dp", "dp, loss inside", "ddp"};
 const std::vector<std::string> kWide = {"wide", "wide, loss inside"};  // peak memory where outputs are wide
 
 // What one process of a way found.
 struct Part {
-  std::vector<double> losses;   // of the whole batch, a step
-  std::vector<double> seconds;  // a step
-  std::vector<double> peaks;    // bytes, a device
-  int64_t batch = 0;            // samples of a step
+  std::vector<double> losses = {};   // of the whole batch, a step
+  std::vector<double> seconds = {};  // a step
+  std::vector<int64_t> peaks = {};   // bytes, a device
+  int64_t batch = 0;                 // samples of a step
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Part, losses, seconds, peaks, batch)
 
 // --- one process of a way ---
 
 constexpr int64_t kWarmUp = 3;  // steps: libtorch's own start, DDP's buckets
 constexpr int64_t kInputs = 64, kOutputs = 20'000, kSamples = 256;
-
-std::vector<double> as_doubles(const std::vector<int64_t>& numbers) {
-  return {numbers.begin(), numbers.end()};
-}
-
-train::Command command_of_way(const std::string& way, const DpVsDdpBench& wanted) {
-  train::Command command;
-  command.config = wanted.config;
-  command.sets = wanted.sets;
-  command.launcher = "none";
-  const auto set = [&command](const std::string& text) { command.sets.push_back(text); };
-  set("train.accumulate=1");
-  if (way == "ddp") {
-    command.launcher = "torchrun";
-    set("train.mode=ddp");
-    return command;
-  }
-  set("train.mode=data_parallel");
-  set(format("data_parallel.devices={}", wanted.devices));
-  set(format("data_parallel.loss_in_forward={}", way == "dp, loss inside"));
-  return command;
-}
 
 Settings settings_of(const std::string& config, const std::vector<std::string>& sets) {
   const auto file = config::read_config_text(config);
@@ -85,49 +61,54 @@ at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) {
   return torch::nn::functional::cross_entropy(output, target);
 }
 
+train::Command command_of_way(const std::string& way, const DpVsDdpBench& wanted) {
+  train::Command command;
+  command.config = wanted.config;
+  command.sets = wanted.sets;
+  command.launcher = way == "ddp" ? "torchrun" : "none";
+  std::vector<std::string> own = {"train.accumulate=1", "train.mode=ddp"};
+  if (way != "ddp") {
+    const auto batch = settings_of(wanted.config, wanted.sets).data.batch_size;  // of a rank
+    own = {"train.accumulate=1", "train.mode=data_parallel",
+           format("data_parallel.devices={}", wanted.devices),
+           format("data_parallel.loss_in_forward={}", way == "dp, loss inside"),
+           format("data.batch_size={}", batch * wanted.devices)};
+  }
+  command.sets.insert(command.sets.end(), own.begin(), own.end());
+  return command;
+}
+
 Part train_part(const std::string& way, const DpVsDdpBench& wanted) {
-  auto command = command_of_way(way, wanted);
-  if (way != "ddp")  // the config's batch is that of one rank; DataParallel takes the batches of all
-    command.sets.push_back(format(
-        "data.batch_size={}", settings_of(command.config, command.sets).data.batch_size * wanted.devices));
-  auto setup = train::set_up(command);
+  const auto setup = train::set_up(command_of_way(way, wanted));
   const auto& team = *setup.team;
-  const auto device = team.device();
-  parallel::DeviceMemory memory(way == "ddp" ? std::vector{device}
-                                             : devices_like(device, static_cast<int>(wanted.devices)));
-  auto learner = train::make_learner(setup);
-  if (!learner.source->is_shared())
+  parallel::DeviceMemory memory(way == "ddp" ? std::vector{team.device()}
+                                             : devices_like(team.device(), static_cast<int>(wanted.devices)));
+  TrainingSteps steps(setup);
+  if (!steps.learner().source->is_shared())
     throw InputError(
         format("task {} generates its samples, which differ on each rank", setup.settings.task.name),
         "task.name", "use a config with a data set, or run lockstep bench step");
-  train::TrainingStep step(setup, learner);
-  const train::Feed feed = learner.source->feed(setup.settings);
-  train::TrainingState state;
-  train::PhaseClock clock;
-  train::LossTrace losses;
-  Part found;
-  found.batch = learner.rounds.step_samples;
-  auto epoch = feed.epoch(state);
-  auto begin = Clock::now();
-  while (epoch.next_step()) {
-    step.run(++state.step, epoch, losses, clock);
-    losses.read_pending();
-    const auto now = Clock::now();
-    found.losses.push_back(losses.last());
-    if (state.step > kWarmUp) found.seconds.push_back(std::chrono::duration<double>(now - begin).count());
+  Part found{.batch = steps.learner().rounds.step_samples};
+  for (int64_t step = 1; step <= kWarmUp + wanted.steps; ++step) {
+    const auto begin = Clock::now();
+    steps.take();
+    steps.read_pending();
+    found.losses.push_back(steps.losses().last());
+    if (step > kWarmUp) found.seconds.push_back(since(begin));
     // without the old buckets, which DDP has replaced and gloo may still hold
-    if (state.step == kWarmUp) memory.restart();
-    if (state.step == kWarmUp + wanted.steps) break;
-    begin = now;
+    if (step == kWarmUp) memory.restart();
   }
-  if (found.seconds.empty())
-    throw InputError("an epoch has too few steps to measure", wanted.config, "set a smaller data.batch_size");
   team.sum(found.losses);
-  for (auto& loss : found.losses) loss /= team.world();
+  for (auto& loss : found.losses) {
+    loss /= team.world();
+    if (!std::isfinite(loss))
+      throw InputError("a loss is not a number", wanted.config,
+                       "use a config that `lockstep train` can train");
+  }
   team.max(found.seconds);
-  for (const auto& text : team.all_gather(format("{}", memory.peaks()[0])))
-    found.peaks.push_back(std::stod(text));
-  if (way != "ddp") found.peaks = as_doubles(memory.peaks());
+  const auto own = memory.peaks();
+  for (const auto& text : team.all_gather(format("{}", own[0]))) found.peaks.push_back(std::stoll(text));
+  if (way != "ddp") found.peaks = own;
   return found;
 }
 
@@ -148,7 +129,7 @@ Part wide_head(bool loss_inside, int64_t devices) {
     loss.backward();
     found.losses.push_back(loss.item<double>());
   }
-  found.peaks = as_doubles(memory.peaks());
+  found.peaks = memory.peaks();
   return found;
 }
 
@@ -160,61 +141,37 @@ constexpr double kRounding = 1e-4;  // of a loss, after a few steps
 constexpr double kNotebookDp = 18.31, kNotebookDdp = 6.09;
 constexpr std::chrono::minutes kLongest{10};  // one run
 
-// A loss that is not finite is null in JSON.
-Part read_part(const std::string& text) {
-  const auto json = nlohmann::json::parse(base::unpack_outcome(text));
-  const auto numbers = [&](const char* key) {
-    std::vector<double> numbers;
-    for (const auto& value : json.at(key)) numbers.push_back(value.is_null() ? NAN : value.get<double>());
-    return numbers;
-  };
-  return {numbers("losses"), numbers("seconds"), numbers("peaks"), json.at("batch").get<int64_t>()};
-}
-
-std::vector<std::string> words_of(const std::string& way, const DpVsDdpBench& wanted) {
-  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  words.insert(words.end(),
-               {"bench", "dp-vs-ddp", "--part", way, "--config", wanted.config, "--log", "error", "--devices",
-                std::to_string(wanted.devices), "--steps", std::to_string(wanted.steps)});
-  for (const auto& set : wanted.sets) words.insert(words.end(), {"--set", set});
-  return words;
-}
-
-// The environment that torchrun sets for each process of one node.
-std::vector<std::string> rank_settings(int64_t rank, int64_t world, const std::string& port) {
-  return {format("RANK={}", rank),
-          format("LOCAL_RANK={}", rank),
-          format("WORLD_SIZE={}", world),
-          format("LOCAL_WORLD_SIZE={}", world),
-          "GROUP_RANK=0",
-          "MASTER_ADDR=127.0.0.1",
-          "MASTER_PORT=" + port,
-          "TORCHELASTIC_RUN_ID=bench",
-          "TORCHELASTIC_RESTART_COUNT=0"};
-}
-
 // Starts the processes of a way, waits for all, and returns the first one's result. Throws the error of any.
 Part run_way(const std::string& way, const DpVsDdpBench& wanted) {
   const int64_t world = way == "ddp" ? wanted.devices : 1;
-  const auto words = words_of(way, wanted);
+  std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(), "bench",
+                                    "dp-vs-ddp", "--part", way};
+  words.insert(words.end(), wanted.words.begin(), wanted.words.end());
   const auto port = std::to_string(comm::listen_on("127.0.0.1").port);  // a free one
   std::vector<std::optional<std::string>> answers(static_cast<size_t>(world));
   std::vector<std::jthread> threads;
   for (int64_t rank = 0; rank < world; ++rank)
     threads.emplace_back([&, rank] {
-      const auto settings = way == "ddp" ? rank_settings(rank, world, port) : std::vector<std::string>();
+      std::vector<std::string> settings;  // what torchrun sets for each process of one node
+      if (way == "ddp")
+        settings = {format("RANK={}", rank),
+                    format("LOCAL_RANK={}", rank),
+                    format("WORLD_SIZE={}", world),
+                    format("LOCAL_WORLD_SIZE={}", world),
+                    "GROUP_RANK=0",
+                    "MASTER_ADDR=127.0.0.1",
+                    "MASTER_PORT=" + port,
+                    "TORCHELASTIC_RUN_ID=bench",
+                    "TORCHELASTIC_RESTART_COUNT=0"};
       answers[static_cast<size_t>(rank)] = base::capture(words, kLongest, settings);
     });
   threads.clear();  // joins
-  bool all_answered = true;
-  for (const auto& answer : answers) {
-    if (answer) (void)read_part(*answer);  // throws its error
-    all_answered = all_answered && answer;
-  }
-  if (!all_answered)
+  for (const auto& answer : answers)
+    if (answer) base::unpack_outcome(*answer);  // throws its error
+  if (!std::ranges::all_of(answers, [](const auto& answer) { return answer.has_value(); }))
     throw Error("a process of '" + way + "' failed or took too long", "bench dp-vs-ddp",
                 "try the same config with `lockstep train`");
-  return read_part(*answers.front());
+  return nlohmann::json::parse(base::unpack_outcome(*answers.front())).get<Part>();
 }
 
 void verify(const std::string& way, const Part& found, const Part& other) {
@@ -252,11 +209,10 @@ Results measure_runs(const DpVsDdpBench& wanted) {
 
 // --- the result ---
 
-std::string mib_of(const std::vector<double>& bytes) {
-  std::string text;
-  for (const double number : bytes)
-    text += (text.empty() ? "" : " | ") + format("{:.1f}", number / (1 << 20));
-  return text;
+std::string mib_of(const std::vector<int64_t>& bytes) {
+  std::vector<std::string> parts;
+  for (const auto number : bytes) parts.push_back(format("{:.1f}", static_cast<double>(number) / (1 << 20)));
+  return base::join(parts, " | ");
 }
 
 // Says which of the two is faster.
@@ -285,41 +241,25 @@ report::Table speed_rows(const Results& results) {
   return rows;
 }
 
-report::Table wide_rows(const Results& results) {
-  report::Table rows = {{"64 -> 20000 outputs, batch 256", "peak MiB per device"}};
-  for (const auto& way : kWide) rows.push_back({way, mib_of(results.last.at(way).peaks)});
-  return rows;
-}
-
-ordered_json speed_bars(const Results& results) {
-  ordered_json bars = {{"title", "A step"}, {"y_label", "median (s)"}, {"names", kWays}, {"parts", {"time"}}};
-  for (const auto& way : kWays) bars["values"].push_back({spread_of(results.seconds.at(way)).median});
-  return bars;
-}
-
-ordered_json memory_bars(const Results& results) {
-  ordered_json bars = {{"title", "Peak memory per device, wide outputs"},
-                       {"y_label", "memory (bytes)"},
-                       {"parts", {"memory"}}};
-  for (const auto& way : kWide) {
-    const auto& peaks = results.last.at(way).peaks;
-    for (size_t i = 0; i < peaks.size(); ++i) {
-      bars["names"].push_back(format("{} {}", way == kWide[0] ? "gathered" : "loss inside", i));
-      bars["values"].push_back({peaks[i]});
-    }
-  }
-  return bars;
-}
-
 report::Page page_of(const Results& results, const std::string& facts) {
   report::Page page("DataParallel against DistributedDataParallel");
   page.section("A step");
   page.text(facts + "\n");
   page.table(speed_rows(results));
-  page.add("bars", speed_bars(results));
+  std::vector<report::Bar> speeds, memory;
+  for (const auto& way : kWays) speeds.push_back({way, {spread_of(results.seconds.at(way)).median}});
+  page.bars("A step", "median (s)", {"time"}, speeds);
   page.section("Memory of each device");
-  page.table(wide_rows(results));
-  page.add("bars", memory_bars(results));
+  report::Table wide = {{"64 -> 20000 outputs, batch 256", "peak MiB per device"}};
+  for (const auto& way : kWide) {
+    const auto& peaks = results.last.at(way).peaks;
+    wide.push_back({way, mib_of(peaks)});
+    for (size_t i = 0; i < peaks.size(); ++i)
+      memory.push_back({format("{} {}", way == kWide[0] ? "gathered" : "loss inside", i),
+                        {static_cast<double>(peaks[i])}});
+  }
+  page.table(wide);
+  page.bars("Peak memory per device, wide outputs", "memory (bytes)", {"memory"}, memory);
   return page;
 }
 
@@ -340,18 +280,14 @@ void dp_vs_ddp(const DpVsDdpBench& wanted) {
       "{}: {} devices, {} samples per step. {} of each variant, {} after warm-up. Losses of {} steps agree.",
       wanted.config, wanted.devices, ddp.batch, base::counted(wanted.repeats, "run"),
       base::counted(wanted.steps, "step"), ddp.losses.size());
-  report_on_first(alone, wanted.out, [&] { return page_of(results, facts); });
+  report_on_first(alone, wanted.out, page_of(results, facts));
 }
 
 std::string dp_vs_ddp_part(const std::string& way, const DpVsDdpBench& wanted) {
   return base::pack_outcome([&] {
     const auto found =
         way.starts_with("wide") ? wide_head(way == kWide[1], wanted.devices) : train_part(way, wanted);
-    return nlohmann::json({{"losses", found.losses},
-                           {"seconds", found.seconds},
-                           {"peaks", found.peaks},
-                           {"batch", found.batch}})
-        .dump();
+    return nlohmann::json(found).dump();
   });
 }
 

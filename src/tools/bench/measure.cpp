@@ -1,7 +1,7 @@
 #include "tools/bench/measure.h"
 
 #include <ATen/ATen.h>
-#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,22 +39,6 @@ double read(const std::string& text, const std::vector<Unit>& units, const char*
 constexpr double kOthers = 0.05, kStolen = 0.02;
 constexpr double kLeastSeconds = 0.5;  // the kernel counts in hundredths
 
-double seconds(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-}
-
-std::string described(const std::string& host, const ProcessorTime& passed) {
-  if (passed.all < kLeastSeconds) return "";
-  const double others = (passed.all - passed.idle - passed.stolen - passed.own) / passed.all;
-  const double stolen = passed.stolen / passed.all;
-  std::vector<std::string> who;
-  if (others > kOthers) who.push_back("other processes used " + report::percent_text(others));
-  if (stolen > kStolen) who.push_back("other virtual machines took " + report::percent_text(stolen));
-  if (who.empty()) return "";
-  return format("{} was busy: {} of its processor time; these times include that work", base::printable(host),
-                base::join(who, ", "));
-}
-
 }  // namespace
 
 Spread spread_of(std::vector<double> numbers) {
@@ -69,24 +53,51 @@ Spread spread_of(std::vector<double> numbers) {
 }
 
 std::vector<std::vector<double>> interleaved_medians(
-    const Team& team, const TurnOptions& turns,
+    const Team& team, size_t methods, int warm_up, int rounds,
     const std::function<std::vector<double>(size_t method, int round)>& measure) {
   std::vector<double> all;  // round by round, method by method
-  for (int round = 0; round < turns.warm_up + turns.rounds; ++round) {
-    for (size_t method = 0; method < turns.methods; ++method) {
+  for (int round = 0; round < warm_up + rounds; ++round) {
+    for (size_t method = 0; method < methods; ++method) {
       const auto numbers = measure(method, round);
-      if (round >= turns.warm_up) all.insert(all.end(), numbers.begin(), numbers.end());
+      if (round >= warm_up) all.insert(all.end(), numbers.begin(), numbers.end());
     }
   }
   team.max(all);
-  const size_t a_round = all.size() / static_cast<size_t>(turns.rounds), a_turn = a_round / turns.methods;
-  std::vector<std::vector<double>> medians(turns.methods);
+  const size_t a_round = all.size() / static_cast<size_t>(rounds), a_turn = a_round / methods;
+  std::vector<std::vector<double>> medians(methods);
   for (size_t at = 0; at < a_round; ++at) {
     std::vector<double> values;
     for (size_t i = at; i < all.size(); i += a_round) values.push_back(all[i]);
     medians[at / a_turn].push_back(spread_of(std::move(values)).median);
   }
   return medians;
+}
+
+TrainingSteps::TrainingSteps(const train::Setup& setup)
+    : learner_(train::make_learner(setup)),
+      step_(setup, learner_),
+      feed_(learner_.source->feed(setup.settings)) {
+  clock_.time_on(setup.team->device());
+}
+
+void TrainingSteps::make_ready() {
+  if (epoch_ && !epoch_->is_over()) return;
+  if (epoch_) {
+    read_pending();
+    ++state_.epoch;
+  }
+  clock_.enter(train::Phase::data);
+  epoch_.reset();  // its workers end before new ones start
+  learner_.source->prepare(learner_.model->net(), state_);
+  epoch_.reset(new train::EpochFeed(feed_.epoch(state_)));
+  clock_.enter(train::Phase::other);
+}
+
+void TrainingSteps::take() {
+  make_ready();
+  epoch_->next_step();
+  step_.run(++state_.step, *epoch_, losses_, clock_);
+  samples_ += epoch_->samples();
 }
 
 double parse_latency(const std::string& text) {
@@ -133,12 +144,11 @@ void check_place(const Team& team, const std::string& file) {
   });
 }
 
-void report_on_first(const Team& team, const std::string& file, const std::function<report::Page()>& page,
-                     const std::function<std::string()>& json) {
+void report_on_first(const Team& team, const std::string& file, const report::Page& page,
+                     const std::string& json) {
   team.from_first([&] {
-    const auto drawn = page();
-    output::print(json ? json() : drawn.as_text());
-    if (!file.empty()) base::write_output(file, drawn.html(), "name another file with --out");
+    output::print(json.empty() ? page.as_text() : json);
+    if (!file.empty()) base::write_output(file, page.html(), "name another file with --out");
     return std::string();
   });
 }
@@ -170,9 +180,9 @@ ProcessorTime processor_time() {
     if (i == 3 || i == 4) time.idle += field * tick;
     if (i == 7) time.stolen += field * tick;
   }
-  struct rusage usage {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  time.own = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  timespec own{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+  time.own = static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec);
   return time;
 }
 
@@ -180,25 +190,35 @@ ProcessorTime operator-(const ProcessorTime& a, const ProcessorTime& b) {
   return {a.all - b.all, a.idle - b.idle, a.stolen - b.stolen, a.own - b.own};
 }
 
-std::vector<std::string> busy_nodes(const std::vector<RankTime>& ranks) {
+std::vector<std::string> busy_nodes(const std::vector<RankSteps>& ranks) {
   std::map<std::string, ProcessorTime> nodes;  // the first rank's, with the own time of all
-  for (const auto& [host, passed] : ranks) {
-    const auto [node, is_new] = nodes.try_emplace(host, passed);
-    if (!is_new) node->second.own += passed.own;
+  for (const auto& rank : ranks) {
+    const auto [node, is_new] = nodes.try_emplace(rank.host, rank.processors);
+    if (!is_new) node->second.own += rank.processors.own;
   }
   std::vector<std::string> lines;
   for (const auto& [host, passed] : nodes) {
-    auto line = described(host, passed);
-    if (!line.empty()) lines.push_back(std::move(line));
+    if (passed.all < kLeastSeconds) continue;
+    const double others = (passed.all - passed.idle - passed.stolen - passed.own) / passed.all;
+    const double stolen = passed.stolen / passed.all;
+    std::vector<std::string> who;
+    if (others > kOthers) who.push_back("other processes used " + report::percent_text(others));
+    if (stolen > kStolen) who.push_back("other virtual machines took " + report::percent_text(stolen));
+    if (!who.empty())
+      lines.push_back(format("{} was busy: {} of its processor time; these times include that work",
+                             base::printable(host), base::join(who, ", ")));
   }
   return lines;
 }
 
 bool has_more_ranks_than_cores(const Team& team) {
-  std::vector<double> too_many = {
-      static_cast<double>(team.job().local_world - launch::own_cpus().machine_cores)};
-  team.max(too_many);
-  return too_many[0] > 0;
+  return is_on_any_rank(team, team.job().local_world > launch::own_cpus().machine_cores);
+}
+
+bool is_on_any_rank(const Team& team, bool holds) {
+  std::vector<double> most = {holds ? 1.0 : 0.0};
+  team.max(most);
+  return most[0] > 0;
 }
 
 }  // namespace lockstep::bench

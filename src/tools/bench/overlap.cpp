@@ -33,22 +33,10 @@ struct Method {
   std::optional<double> bucket_cap_mb = {};  // in_buckets: DDP's
 };
 
-// One step on this rank.
-struct Step {
-  double seconds = 0, busy = 0, shows = 0;  // as in Timing
-  double loss = 0;
-};
-
-struct OverlapResult {
-  struct Network {
-    double latency, bandwidth;
-    std::vector<Timing> timings;  // in the order of methods()
-  };
-  OverlapBench asked;
-  int world;
-  std::string algorithm, task;
-  double megabytes;  // of gradients
-  std::vector<Network> networks = {};
+// With that delay, in the order of methods().
+struct NetworkTimings {
+  Delay delay;
+  std::vector<Timing> timings;
 };
 
 comm::AlgorithmBackend& all_reduce_of(const ProcessGroup& group) {
@@ -65,7 +53,9 @@ class TrainedModelRun {
   TrainedModelRun(const train::Setup& setup, Method method)
       : setup_(setup),
         method_(std::move(method)),
-        model_(ddp(train::seeded_model(setup), setup.team->group(), options())),
+        model_(ddp(train::seeded_model(setup), setup.team->group(),
+                   {.find_unused_parameters = setup.settings.ddp.find_unused_parameters,
+                    .bucket_cap_mb = method_.bucket_cap_mb})),
         optimizer_(make_optimizer(setup.settings.optim, model_->parameters())),
         last_gradient_(std::make_shared<Clock::time_point>()) {
     // Backward reaches the first parameters last: from there on it waits for the exchange alone.
@@ -77,13 +67,13 @@ class TrainedModelRun {
   }
 
   /// Forward, backward, exchange, update; a barrier comes first. Collective.
-  Step step(const Batch& batch) {
+  Timing step(const Batch& batch) {
     const auto& all_reduce = all_reduce_of(setup_.team->group());
     setup_.team->barrier();
     const double busy = all_reduce.busy();
     const auto begin = Clock::now();
     optimizer_->zero_grad();
-    Step step;
+    Timing step;
     if (method_.exchange == Exchange::in_buckets) {
       step.loss = learn(batch);
     } else {
@@ -99,13 +89,6 @@ class TrainedModelRun {
   }
 
  private:
-  DdpOptions options() const {
-    DdpOptions options;
-    options.find_unused_parameters = setup_.settings.ddp.find_unused_parameters;
-    options.bucket_cap_mb = method_.bucket_cap_mb;
-    return options;
-  }
-
   double learn(const Batch& batch) {
     const auto loss = setup_.task->loss(model_->forward(batch.input), batch.target, {});
     loss.backward();
@@ -243,9 +226,8 @@ std::vector<Timing> timed(const train::Setup& setup, const std::vector<Method>& 
     }
     return {step.seconds, -step.busy, -step.shows};
   };
-  const auto medians = interleaved_medians(
-      *setup.team, {methods.size(), static_cast<int>(batches.size()) - kWarmUpTurns, kWarmUpTurns},
-      take_turn);
+  const auto medians = interleaved_medians(*setup.team, methods.size(), kWarmUpTurns,
+                                           static_cast<int>(batches.size()) - kWarmUpTurns, take_turn);
   std::vector<Timing> timings;
   for (size_t i = 0; i < methods.size(); ++i)
     timings.push_back({methods[i].name, medians[i][0], -medians[i][1], -medians[i][2]});
@@ -262,56 +244,50 @@ double hidden(const Timing& timing) {
   return std::max(0.0, timing.busy - timing.shows);
 }
 
-std::string network_text(const OverlapResult::Network& network) {
-  return network.latency > 0 || network.bandwidth > 0
-             ? "simulated slow network: " + delay_text(network.latency, network.bandwidth)
+std::string network_text(const Delay& delay) {
+  return delay.latency > 0 || delay.bytes_per_second > 0
+             ? "simulated slow network: " + delay_text(delay.latency, delay.bytes_per_second)
              : std::string("real network");
 }
 
-ordered_json network_bars(const OverlapResult::Network& network) {
-  ordered_json bars = {{"title", "A step: " + network_text(network)},
-                       {"y_label", "time (s)"},
-                       {"parts", {"computing", "exposed exchange"}}};
-  for (size_t i = 1; i <= kSweep; ++i) {
-    const auto& timing = network.timings[i];
-    bars["names"].push_back(timing.name);
-    bars["values"].push_back({timing.seconds - timing.shows, timing.shows});
-  }
-  return bars;
-}
-
 // From a bucket for each parameter to one for all.
-ordered_json sweep_of(const OverlapResult& result) {
+ordered_json sweep_of(const std::vector<NetworkTimings>& networks, double megabytes) {
   ordered_json chart = {
       {"title", "Step time by bucket size"}, {"x_label", "bucket_cap_mb"}, {"y_label", "time per step (s)"}};
-  for (const auto& network : result.networks) {
-    ordered_json line = {{"name", network_text(network)}};
-    const size_t count = network.timings.size() - kSweep;
+  for (const auto& [delay, timings] : networks) {
+    ordered_json line = {{"name", network_text(delay)}};
+    const size_t count = timings.size() - kSweep;
     for (size_t i = 0; i < count; ++i) {
       const double part = i == 0 ? 0 : static_cast<double>(1 << (count - 1 - i));
-      line["x"].push_back(i == 0 ? 0 : result.megabytes / part);
-      line["y"].push_back(network.timings[kSweep + i].seconds);
+      line["x"].push_back(i == 0 ? 0 : megabytes / part);
+      line["y"].push_back(timings[kSweep + i].seconds);
     }
     chart["series"].push_back(line);
   }
   return chart;
 }
 
-report::Page page_of(const OverlapResult& result) {
+report::Page page_of(const train::Setup& setup, int64_t steps, double megabytes,
+                     const std::vector<NetworkTimings>& networks) {
+  const int world = setup.team->world();
   report::Page page("lockstep bench overlap");
   page.section("What was trained");
-  page.text(format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", result.task, result.megabytes,
-                   result.world, result.algorithm));
+  page.text(format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", setup.settings.task.name,
+                   megabytes, world, setup.settings.launch.allreduce));
   page.text(format("all methods had the same losses{}; times are medians of {} steps, on the slowest rank",
-                   result.world == 2 ? ", bit for bit" : " except for the order of the sums",
-                   result.asked.steps));
-  for (const auto& network : result.networks) {
-    page.section(network_text(network));
+                   world == 2 ? ", bit for bit" : " except for the order of the sums", steps));
+  for (const auto& network : networks) {
+    page.section(network_text(network.delay));
     page.table(table_of(network.timings));
-    page.add("bars", network_bars(network));
+    std::vector<report::Bar> bars;
+    for (size_t i = 1; i <= kSweep; ++i) {
+      const auto& one = network.timings[i];
+      bars.push_back({one.name, {one.seconds - one.shows, one.shows}});
+    }
+    page.bars("A step: " + network_text(network.delay), "time (s)", {"computing", "exposed exchange"}, bars);
   }
   page.section("The size of the buckets");
-  page.add("chart", sweep_of(result));
+  page.add("chart", sweep_of(networks, megabytes));
   return page;
 }
 
@@ -340,18 +316,15 @@ int overlap(const OverlapBench& asked) {
   auto& all_reduce = all_reduce_of(setup.team->group());
   check_place(*setup.team, asked.out);
   const auto batches = some_batches(setup, asked.steps + kWarmUpTurns);
-  OverlapResult result{.asked = asked,
-                       .world = setup.team->world(),
-                       .algorithm = setup.settings.launch.allreduce,
-                       .task = setup.settings.task.name,
-                       .megabytes = megabytes_of(setup)};
-  const auto compared = methods(result.megabytes);
+  const double megabytes = megabytes_of(setup);
+  const auto compared = methods(megabytes);
+  std::vector<NetworkTimings> networks;
   for (const auto& delay : {Delay{}, Delay{asked.latency, asked.bandwidth}}) {
     setup.team->barrier();
     all_reduce.set_delay(delay);
-    result.networks.push_back({delay.latency, delay.bytes_per_second, timed(setup, compared, batches)});
+    networks.push_back({delay, timed(setup, compared, batches)});
   }
-  report_on_first(*setup.team, asked.out, [&] { return page_of(result); });
+  report_on_first(*setup.team, asked.out, page_of(setup, asked.steps, megabytes, networks));
   return kDone;
 }
 

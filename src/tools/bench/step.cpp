@@ -1,8 +1,5 @@
 // `lockstep bench step`: the measuring, and what it found in words, tables, bars and JSON.
-#include "tools/bench/step_report.h"
-
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -11,8 +8,9 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "tools/bench/measure.h"
+#include "tools/bench/work.h"
 #include "trainer/config/keys.h"
-#include "trainer/step/step.h"
 
 namespace lockstep::bench {
 namespace {
@@ -21,80 +19,11 @@ using nlohmann::ordered_json;
 using report::Table;
 using train::Phase;
 
-// The steps of a config's training, without logs, evaluations and checkpoints.
-class TrainingSteps {
- public:
-  /// The model comes from the config's seed. `setup` outlives this. Collective.
-  explicit TrainingSteps(const train::Setup& setup)
-      : learner_(train::make_learner(setup)),
-        step_(setup, learner_),
-        feed_(learner_.source->feed(setup.settings)) {
-    clock_.time_on(setup.team->device());
-  }
-  TrainingSteps(TrainingSteps&&) = delete;
-
-  /// Begins an epoch if the next step is its first; a task that acts does so here. Collective.
-  void make_ready() {
-    if (epoch_ && !epoch_->is_over()) return;
-    if (epoch_) {
-      read_pending();
-      ++state_.epoch;
-    }
-    clock_.enter(train::Phase::data);
-    epoch_.reset();  // its workers end before new ones start
-    learner_.source->prepare(learner_.model->net(), state_);
-    epoch_.reset(new train::EpochFeed(feed_.epoch(state_)));
-    clock_.enter(train::Phase::other);
-  }
-
-  /// Takes the next step, of the next epoch after the last one of an epoch. Collective.
-  void take() {
-    make_ready();
-    epoch_->next_step();
-    step_.run(++state_.step, *epoch_, losses_, clock_);
-    samples_ += epoch_->samples();
-  }
-
-  /// Waits for the GPU.
-  void read_pending() { losses_.read_pending(); }
-  /// Whether a loss that has been read was not a number.
-  bool diverged() const { return losses_.bad().has_value(); }
-  train::PhaseClock& clock() { return clock_; }
-  /// Of this rank, in all steps taken.
-  int64_t samples() const { return samples_; }
-
- private:
-  train::Learner learner_;
-  train::TrainingStep step_;
-  const train::Feed feed_;
-  train::TrainingState state_;
-  train::PhaseClock clock_;
-  train::LossTrace losses_;
-  int64_t samples_ = 0;
-  std::unique_ptr<train::EpochFeed> epoch_;
-};
-
 constexpr int64_t kMostSteps = 100'000;
 constexpr int64_t kFewest = 3;  // however long they take: DDP arranges its buckets in the second
 constexpr double kSeconds = 5;  // of timed steps, without --steps
 constexpr int64_t kWarmSteps = 10;
 constexpr double kWarmSeconds = 0.3, kWarmAtMost = 2;
-
-train::Command command_of(const StepBench& asked) {
-  auto command = asked.command;
-  command.must_match = {{"the command", "bench step"}, {"--steps", std::to_string(asked.steps.value_or(0))}};
-  return command;
-}
-
-// The slowest rank's, on every rank. Collective.
-double timed_step(TrainingSteps& steps, const Team& team) {
-  const auto begin = Clock::now();
-  steps.take();
-  steps.read_pending();
-  std::vector<double> seconds{since(begin)};
-  team.max(seconds);
-  return seconds[0];
-}
 
 struct WarmUp {
   int64_t steps = 0;
@@ -109,8 +38,13 @@ WarmUp warm_up(TrainingSteps& steps, const Team& team) {
     return (count >= kWarmSteps && passed >= kWarmSeconds) || (count >= kFewest && passed >= kWarmAtMost);
   };
   while (!is_warm()) {
-    seconds.push_back(timed_step(steps, team));
-    passed += seconds.back();
+    const auto begin = Clock::now();
+    steps.take();
+    steps.read_pending();
+    std::vector<double> slowest{since(begin)};
+    team.max(slowest);
+    seconds.push_back(slowest[0]);
+    passed += slowest[0];
   }
   const auto count = static_cast<int64_t>(seconds.size());
   return {count, spread_of({seconds.begin() + static_cast<std::ptrdiff_t>(count / 2), seconds.end()}).mean};
@@ -123,10 +57,9 @@ struct Counted {
 
 Counted counted_step(TrainingSteps& steps) {
   steps.make_ready();  // acting does not count as work of a step
-  const FlopCounter count;
   const auto before = steps.samples();
-  steps.take();
-  return {count.so_far(), steps.samples() - before};
+  const auto work = count_work([&] { steps.take(); });
+  return {work, steps.samples() - before};
 }
 
 // libtorch does not see kernels of our own: what it would do in their place is counted.
@@ -163,38 +96,25 @@ void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps
   for (size_t i = 0; i < train::kPhases; ++i)
     rank.phases[i] = (clock.seconds()[i] - before[i]) / static_cast<double>(count);
   const auto spread = spread_of(std::move(seconds));
-  rank.median = spread.median;
-  rank.least = spread.least;
-  rank.longest = spread.most;
+  rank.median = spread.median, rank.min = spread.least, rank.max = spread.most;
 }
 
-// Collective.
-bool has_diverged(const TrainingSteps& steps, const Team& team) {
-  std::vector<double> bad{steps.diverged() ? 1.0 : 0.0};
-  team.max(bad);
-  return bad[0] > 0;
-}
-
-StepResult::Training training_of(const train::Setup& setup) {
+ordered_json training_of(const train::Setup& setup) {
   const auto& settings = setup.settings;
-  const auto& job = setup.team->job();
-  StepResult::Training training;
-  training.task = settings.task.name;
-  training.model = config::chosen_name(settings, "model.name");
-  training.device = setup.team->device().str();
-  training.backend = setup.team->group() ? setup.backend : "no group";
-  training.mode = word_of(settings.train.mode);
-  training.precision = word_of(settings.train.precision);
-  training.layout = word_of(settings.train.layout);
-  training.kernels = word_of(settings.train.kernels);
-  training.nodes = job.nodes;
-  return training;
+  return {{"task", settings.task.name},
+          {"model", config::chosen_name(settings, "model.name")},
+          {"device", setup.team->device().str()},
+          {"backend", setup.team->group() ? setup.backend : "no group"},
+          {"mode", word_of(settings.train.mode)},
+          {"precision", word_of(settings.train.precision)},
+          {"layout", word_of(settings.train.layout)},
+          {"kernels", word_of(settings.train.kernels)}};
 }
 
 // Collective.
 StepResult measure_steps(train::Setup& setup, const StepBench& asked) {
   const auto& team = *setup.team;
-  StepResult result{.asked = asked, .training = training_of(setup)};
+  StepResult result{.asked = asked, .training = training_of(setup), .nodes = team.job().nodes};
   result.crowded = has_more_ranks_than_cores(team);
   RankSteps rank;
   rank.host = team.job().host;
@@ -205,7 +125,7 @@ StepResult measure_steps(train::Setup& setup, const StepBench& asked) {
   TrainingSteps steps(setup);
   if (!own_kernels) counted = counted_step(steps);
   const bool on_cpu = team.device().is_cpu();
-  if (on_cpu) rank.peak = measure_peak(team);
+  if (on_cpu) rank.peak_flops = measure_peak(team);
   const auto warm = warm_up(steps, team);
   result.warm_up = warm.steps + (own_kernels ? 0 : 1);
   const auto fitting = static_cast<int64_t>(std::min(kSeconds / warm.a_step, 1.0 * kMostSteps));
@@ -214,12 +134,13 @@ StepResult measure_steps(train::Setup& setup, const StepBench& asked) {
                    report::seconds_text(warm.a_step * static_cast<double>(result.steps))));
   const auto samples = steps.samples();
   time_steps(steps, team, result.steps, rank);
-  result.diverged = has_diverged(steps, team);
+  result.diverged = is_on_any_rank(team, steps.losses().bad().has_value());
   const auto taken = static_cast<double>(steps.samples() - samples) / static_cast<double>(result.steps);
   result.samples = taken * setup.mesh->data().world();
   const double part = counted.samples > 0 ? taken / static_cast<double>(counted.samples) : 1;
-  rank.work = {counted.work.forward * part, counted.work.backward * part};
-  if (on_cpu) rank.peak = std::max(rank.peak, measure_peak(team));
+  rank.flop_forward = counted.work.forward * part;
+  rank.flop_backward = counted.work.backward * part;
+  if (on_cpu) rank.peak_flops = std::max(rank.peak_flops, measure_peak(team));
   for (const auto& text : team.all_gather(base::as_line(nlohmann::json(rank))))
     result.ranks.push_back(nlohmann::json::parse(text).get<RankSteps>());
   return result;
@@ -242,15 +163,12 @@ Scale scale_of(const std::vector<RankSteps>& ranks) {
   return step < 2e-3 ? Scale{"microseconds", 1e6} : Scale{"milliseconds", 1e3};
 }
 
-std::vector<std::string> row_of(const std::string& name, const Spread& spread, double whole, double factor,
-                                bool several) {
-  const auto number = [factor](double seconds) { return format("{:.1f}", seconds * factor); };
-  std::vector<std::string> row = {name, number(spread.mean),
-                                  format("{:.0f}", whole > 0 ? 100 * spread.mean / whole : 0)};
-  if (several)
-    row.insert(row.end(), {number(spread.least), number(spread.median), number(spread.most),
-                           format("rank {}", spread.at_most)});
-  return row;
+using OfRank = std::function<double(const RankSteps&)>;
+
+Spread spread_over(const std::vector<RankSteps>& ranks, const OfRank& number) {
+  std::vector<double> numbers;
+  for (const auto& rank : ranks) numbers.push_back(number(rank));
+  return spread_of(std::move(numbers));
 }
 
 // The ranks with the most and with the least work of their own.
@@ -266,48 +184,43 @@ train::PhaseSeconds mean_phases(const std::vector<RankSteps>& ranks) {
   return mean;
 }
 
-ordered_json phase_bars(const std::vector<RankSteps>& ranks) {
-  ordered_json bars = {{"title", "Where a step's time goes"}, {"y_label", "time (s)"}};
-  for (size_t i = 0; i < train::kPhases; ++i) bars["parts"].push_back(train::name_of(static_cast<Phase>(i)));
-  const auto add = [&](const std::string& name, const train::PhaseSeconds& phases) {
-    bars["names"].push_back(name);
-    bars["values"].push_back(phases);
+std::vector<report::Bar> phase_bars(const std::vector<RankSteps>& ranks) {
+  const auto bar = [](const std::string& name, const train::PhaseSeconds& phases) {
+    return report::Bar{name, {phases.begin(), phases.end()}};
   };
-  add(ranks.size() == 1 ? "a step" : format("mean of {}", base::counted(ranks.size(), "rank")),
-      mean_phases(ranks));
+  const auto all =
+      ranks.size() == 1 ? "a step" : format("mean of {}", base::counted(std::ssize(ranks), "rank"));
+  std::vector<report::Bar> bars = {bar(all, mean_phases(ranks))};
   const auto [slowest, fastest] = ends(ranks);
   if (ranks[fastest].own_work() >= (1 - kUneven) * ranks[slowest].own_work()) return bars;
-  add(format("rank {}, most work", slowest), ranks[slowest].phases);
-  add(format("rank {}, least", fastest), ranks[fastest].phases);
+  bars.push_back(bar(format("rank {}, most work", slowest), ranks[slowest].phases));
+  bars.push_back(bar(format("rank {}, least", fastest), ranks[fastest].phases));
   return bars;
 }
 
 Table speed_table(const StepResult& result) {
   Table table = {{"arithmetic", "a step", "a second", "of peak"}};
-  for (const auto& part : step_parts()) {
-    if (!result.is_counted() || (part.key != std::string("step") && !result.has_peak())) continue;
-    const auto speed = speed_of(part, result.ranks);
-    table.push_back({part.name, report::work_text(speed.a_step), report::work_text(speed.a_second) + "/s",
-                     report::percent_text(speed.of_peak)});
-  }
+  for (const auto& part : speeds_of(result.ranks))
+    if (result.has_peak() || part.key == std::string("step"))
+      table.push_back({part.name, report::work_text(part.a_step), report::work_text(part.a_second) + "/s",
+                       report::percent_text(part.of_peak)});
   return table;
 }
 
 std::string headline(const StepResult& result) {
-  const auto& training = result.training;
-  const auto& first = result.ranks.front();
-  return format("{}, {}: {} on {}, {} each, {}\n{}, {}, {}, kernels {}, {}", training.task,
-                training.model.empty() ? "the task's own model" : training.model,
-                base::counted(result.ranks.size(), "rank"), base::counted(training.nodes, "node"),
-                base::counted(first.threads, "thread"), training.device, training.mode, training.precision,
-                training.layout, training.kernels, training.backend);
+  const auto word = [&](const char* key) { return result.training.at(key).get<std::string>(); };
+  return format("{}, {}: {} on {}, {} each, {}\n{}, {}, {}, kernels {}, {}", word("task"),
+                word("model").empty() ? "the task's own model" : word("model"),
+                base::counted(std::ssize(result.ranks), "rank"), base::counted(result.nodes, "node"),
+                base::counted(result.ranks.front().threads, "thread"), word("device"), word("mode"),
+                word("precision"), word("layout"), word("kernels"), word("backend"));
 }
 
 std::string steps_line(const StepResult& result) {
   const auto scale = scale_of(result.ranks);
   const auto mean = spread_over(result.ranks, &RankSteps::step).mean;
-  const auto longest = spread_over(result.ranks, &RankSteps::longest).most;
-  const auto least = spread_over(result.ranks, &RankSteps::least).least;
+  const auto longest = spread_over(result.ranks, &RankSteps::max).most;
+  const auto least = spread_over(result.ranks, &RankSteps::min).least;
   const auto median = spread_over(result.ranks, &RankSteps::median).median;
   return format(
       "{} steps after {} to warm up, {:.0f} samples per step: {:.0f} samples per second\na step takes {:.1f} "
@@ -325,20 +238,6 @@ std::string slowest_line(const StepResult& result) {
                 scale.name, spread_over(result.ranks, &RankSteps::own_work).mean * scale.factor);
 }
 
-std::string peak_text(const StepResult& result) {
-  double peak = 0;
-  for (const auto& rank : result.ranks) peak += rank.peak;
-  return format("peak of {} at once: {}/s (large fp32 matrix products)",
-                base::counted(result.ranks.size(), "rank"), report::work_text(peak));
-}
-
-void note_peaks(const StepResult& result, std::vector<std::string>& notes) {
-  const auto peaks = spread_over(result.ranks, &RankSteps::peak);
-  if (peaks.least < (1 - kUnevenPeak) * peaks.most)
-    notes.push_back(format("the ranks' peaks differ: {}/s to {}/s (rank {})", report::work_text(peaks.least),
-                           report::work_text(peaks.most), peaks.at_most));
-}
-
 ordered_json phases_json(const train::PhaseSeconds& phases) {
   ordered_json json;
   for (size_t i = 0; i < phases.size(); ++i) json[train::name_of(static_cast<Phase>(i))] = phases[i];
@@ -346,18 +245,10 @@ ordered_json phases_json(const train::PhaseSeconds& phases) {
 }
 
 ordered_json rank_json(const RankSteps& rank, size_t number) {
-  return {{"rank", number},
-          {"host", rank.host},
-          {"threads", rank.threads},
-          {"step", rank.step()},
-          {"median", rank.median},
-          {"min", rank.least},
-          {"max", rank.longest},
-          {"phases", phases_json(rank.phases)},
-          {"own_work", rank.own_work()},
-          {"flop_forward", rank.work.forward},
-          {"flop_backward", rank.work.backward},
-          {"peak_flops", rank.peak}};
+  ordered_json json = {{"rank", number}, {"step", rank.step()}, {"own_work", rank.own_work()}};
+  json.update(ordered_json(nlohmann::json(rank)));
+  json["phases"] = phases_json(rank.phases);
+  return json;
 }
 
 }  // namespace
@@ -370,67 +261,65 @@ double RankSteps::own_work() const {
   return step() - phase(Phase::waiting) - phase(Phase::other);
 }
 
-Spread spread_over(const std::vector<RankSteps>& ranks, const OfRank& number) {
-  std::vector<double> numbers;
-  for (const auto& rank : ranks) numbers.push_back(number(rank));
-  return spread_of(std::move(numbers));
-}
-
-const std::vector<StepPart>& step_parts() {
-  using Rank = const RankSteps&;
-  static constexpr auto all = [](Rank rank) { return rank.work.all(); };
-  static constexpr auto forward = [](Rank rank) { return rank.phase(Phase::forward); };
-  static constexpr auto backward = [](Rank rank) { return rank.phase(Phase::backward); };
-  static const std::vector<StepPart> parts = {
-      {"forward", "forward", [](Rank rank) { return rank.work.forward; }, forward},
-      {"backward", "backward", [](Rank rank) { return rank.work.backward; }, backward},
-      {"both", "forward and backward", all, [](Rank rank) { return forward(rank) + backward(rank); }},
-      {"step", "the whole step", all, [](Rank rank) { return rank.step(); }}};
-  return parts;
-}
-
-Speed speed_of(const StepPart& part, const std::vector<RankSteps>& ranks) {
-  Speed speed;
+std::vector<Speed> speeds_of(const std::vector<RankSteps>& ranks) {
+  std::vector<Speed> speeds = {{"forward", "forward"},
+                               {"backward", "backward"},
+                               {"both", "forward and backward"},
+                               {"step", "the whole step"}};
   double peak = 0;
   for (const auto& rank : ranks) {
-    speed.a_step += part.work(rank);
-    if (part.seconds(rank) > 0) speed.a_second += part.work(rank) / part.seconds(rank);
-    peak += rank.peak;
+    const double forward = rank.phase(Phase::forward), backward = rank.phase(Phase::backward);
+    const double all = rank.flop_forward + rank.flop_backward;
+    const double work[] = {rank.flop_forward, rank.flop_backward, all, all};
+    const double seconds[] = {forward, backward, forward + backward, rank.step()};
+    for (size_t i = 0; i < speeds.size(); ++i) {
+      speeds[i].a_step += work[i];
+      if (seconds[i] > 0) speeds[i].a_second += work[i] / seconds[i];
+    }
+    peak += rank.peak_flops;
   }
-  if (peak > 0) speed.of_peak = speed.a_second / peak;
-  return speed;
+  for (auto& speed : speeds) speed.of_peak = peak > 0 ? speed.a_second / peak : 0;
+  return speeds;
 }
 
 report::Table phase_table(const std::vector<RankSteps>& ranks) {
   const bool several = ranks.size() > 1;
   const auto scale = scale_of(ranks);
+  const auto number = [&](double seconds) { return format("{:.1f}", seconds * scale.factor); };
+  const auto whole = spread_over(ranks, &RankSteps::step);
   Table table = {{format("{} per step", scale.name), "mean", "%"}};
   if (several) table[0].insert(table[0].end(), {"min", "median", "max", "max on"});
-  const auto whole = spread_over(ranks, &RankSteps::step);
-  for (size_t i = 0; i < train::kPhases; ++i) {
-    const auto spread = spread_over(ranks, [i](const RankSteps& rank) { return rank.phases[i]; });
-    table.push_back(row_of(train::name_of(static_cast<Phase>(i)), spread, whole.mean, scale.factor, several));
-  }
-  table.push_back(row_of("step", whole, whole.mean, scale.factor, several));
+  const auto add = [&](const char* name, const Spread& spread) {
+    table.push_back(
+        {name, number(spread.mean), format("{:.0f}", whole.mean > 0 ? 100 * spread.mean / whole.mean : 0)});
+    if (several)
+      table.back().insert(table.back().end(), {number(spread.least), number(spread.median),
+                                               number(spread.most), format("rank {}", spread.at_most)});
+  };
+  for (size_t i = 0; i < train::kPhases; ++i)
+    add(train::name_of(static_cast<Phase>(i)),
+        spread_over(ranks, [i](const RankSteps& rank) { return rank.phases[i]; }));
+  add("step", whole);
   return table;
 }
 
 std::vector<std::string> notes_of(const StepResult& result) {
-  std::vector<RankTime> times;
-  for (const auto& rank : result.ranks) times.push_back({rank.host, rank.processors});
-  auto notes = busy_nodes(times);
-  const auto& training = result.training;
+  auto notes = busy_nodes(result.ranks);
+  const auto word = [&](const char* key) { return result.training.at(key).get<std::string>(); };
   if (result.crowded) notes.emplace_back("there are more ranks than cores, so ranks wait for a core");
   if (result.diverged)
     notes.emplace_back("a loss was not a number: `lockstep train` with this config stops there");
   if (!result.has_peak()) notes.emplace_back("phases are GPU time; the peak of a GPU is not measured");
-  if (training.precision != "fp32")
-    notes.push_back(format("the peak is for fp32; {} has its own instructions", training.precision));
-  if (training.kernels != "exact")
+  if (word("precision") != "fp32")
+    notes.push_back(format("the peak is for fp32; {} has its own instructions", word("precision")));
+  if (word("kernels") != "exact")
     notes.emplace_back("the operations are those of libtorch: lockstep's own kernels may need fewer");
   if (!result.is_counted())
     notes.emplace_back("there was no matrix product or convolution, so operations are not counted");
-  if (result.has_peak()) note_peaks(result, notes);
+  const auto peaks = spread_over(result.ranks, &RankSteps::peak_flops);
+  if (result.has_peak() && peaks.least < (1 - kUnevenPeak) * peaks.most)
+    notes.push_back(format("the ranks' peaks differ: {}/s to {}/s (rank {})", report::work_text(peaks.least),
+                           report::work_text(peaks.most), peaks.at_most));
   return notes;
 }
 
@@ -441,42 +330,36 @@ report::Page page_of(const StepResult& result) {
   page.section("Where the time goes");
   page.table(phase_table(result.ranks));
   if (result.ranks.size() > 1) page.text(slowest_line(result));
-  page.add("bars", phase_bars(result.ranks));
-  const auto speeds = speed_table(result);
+  std::vector<std::string> phases;
+  for (size_t i = 0; i < train::kPhases; ++i) phases.emplace_back(train::name_of(static_cast<Phase>(i)));
+  page.bars("Where a step's time goes", "time (s)", phases, phase_bars(result.ranks));
   page.section("Distance from the peak");
-  if (speeds.size() > 1) page.table(speeds);
-  if (result.has_peak()) page.text(peak_text(result));
+  if (result.is_counted()) page.table(speed_table(result));
+  const double peak =
+      spread_over(result.ranks, &RankSteps::peak_flops).mean * static_cast<double>(result.ranks.size());
+  if (result.has_peak())
+    page.text(format("peak of {} at once: {}/s (large fp32 matrix products)",
+                     base::counted(std::ssize(result.ranks), "rank"), report::work_text(peak)));
   for (const auto& note : notes_of(result)) page.note(base::wrapped("- " + note, 78));
   return page;
 }
 
 std::string json_of(const StepResult& result) {
-  const auto& training = result.training;
   const double step = spread_over(result.ranks, &RankSteps::step).mean;
-  ordered_json json = {{"schema", 1},
-                       {"config", result.asked.command.config},
-                       {"program", result.asked.command.program},
-                       {"task", training.task},
-                       {"model", training.model},
-                       {"device", training.device},
-                       {"backend", training.backend},
-                       {"mode", training.mode},
-                       {"precision", training.precision},
-                       {"layout", training.layout},
-                       {"kernels", training.kernels},
-                       {"world", result.ranks.size()},
-                       {"nodes", training.nodes},
-                       {"warm_up", result.warm_up},
-                       {"steps", result.steps},
-                       {"samples_a_step", result.samples},
-                       {"seconds_a_step", step},
-                       {"samples_per_second", result.samples / step},
-                       {"phases", phases_json(mean_phases(result.ranks))}};
-  for (const auto& part : step_parts()) {
-    const auto speed = speed_of(part, result.ranks);
+  ordered_json json = {
+      {"schema", 1}, {"config", result.asked.command.config}, {"program", result.asked.command.program}};
+  json.update(result.training);
+  json.update({{"world", result.ranks.size()},
+               {"nodes", result.nodes},
+               {"warm_up", result.warm_up},
+               {"steps", result.steps},
+               {"samples_a_step", result.samples},
+               {"seconds_a_step", step},
+               {"samples_per_second", result.samples / step},
+               {"phases", phases_json(mean_phases(result.ranks))}});
+  for (const auto& part : speeds_of(result.ranks))
     json["arithmetic"][part.key] = {
-        {"flop", speed.a_step}, {"flops", speed.a_second}, {"of_peak", speed.of_peak}};
-  }
+        {"flop", part.a_step}, {"flops", part.a_second}, {"of_peak", part.of_peak}};
   json["notes"] = notes_of(result);
   json["ranks"] = ordered_json::array();
   for (size_t i = 0; i < result.ranks.size(); ++i) json["ranks"].push_back(rank_json(result.ranks[i], i));
@@ -491,12 +374,12 @@ void check(const StepBench& bench) {
 }
 
 int step(const StepBench& asked) {
-  auto setup = train::set_up(command_of(asked));
+  auto command = asked.command;
+  command.must_match = {{"the command", "bench step"}, {"--steps", std::to_string(asked.steps.value_or(0))}};
+  auto setup = train::set_up(command);
   check_place(*setup.team, asked.out);
   const auto result = measure_steps(setup, asked);
-  report_on_first(
-      *setup.team, asked.out, [&] { return page_of(result); },
-      asked.json ? [&] { return json_of(result); } : std::function<std::string()>());
+  report_on_first(*setup.team, asked.out, page_of(result), asked.json ? json_of(result) : "");
   return kDone;
 }
 

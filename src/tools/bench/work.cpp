@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <atomic>
@@ -115,17 +116,12 @@ void leave(const at::RecordFunction& /*called*/, at::ObserverContext* inside) {
 
 }  // namespace
 
-FlopCounter::FlopCounter() {
+Work count_work(const std::function<void()>& steps) {
   forward_work = backward_work = 0;
-  handle_ = at::addGlobalCallback(
+  const auto handle = at::addGlobalCallback(
       at::RecordFunctionCallback(enter, leave).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-}
-
-FlopCounter::~FlopCounter() {
-  at::removeCallback(handle_);
-}
-
-Work FlopCounter::so_far() const {
+  const auto at_end = c10::make_scope_exit([&] { at::removeCallback(handle); });
+  steps();
   return {forward_work, backward_work};
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // Counts the arithmetic that libtorch does in a step, for any model.
 
-#include <cstdint>
+#include <functional>
 
 namespace lockstep::bench {
 
@@ -9,21 +9,9 @@ namespace lockstep::bench {
 struct Work {
   double forward = 0;
   double backward = 0;
-
-  double all() const { return forward + backward; }
 };
 
-/// Counts for as long as it lives, on every thread of the process. One at a time.
-class FlopCounter {
- public:
-  FlopCounter();
-  ~FlopCounter();
-  FlopCounter(FlopCounter&&) = delete;
-
-  Work so_far() const;
-
- private:
-  uint64_t handle_;
-};
+/// Of these steps, on every thread of the process. One call at a time.
+Work count_work(const std::function<void()>& steps);
 
 }  // namespace lockstep::bench

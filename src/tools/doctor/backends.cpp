@@ -1,13 +1,10 @@
 // The checks of the backends: each opens a group, sums tensors whose sum is known beforehand, and is timed.
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <sstream>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
@@ -15,10 +12,8 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/mpi/comms.h"
-#include "lockstep/launch/device.h"
-#include "tools/doctor/rules.h"
+#include "tools/bench/measure.h"
 #include "tools/doctor/session.h"
-#include "tools/report/page.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -27,66 +22,22 @@ using namespace std::chrono_literals;
 using Milliseconds = std::chrono::milliseconds;
 using Json = Session::Json;
 
-constexpr int64_t kPeriod = 64;  // of the numbers
 constexpr Milliseconds kOpen{6000}, kOpenOfRank{100}, kLongestOpen{12'000};
 constexpr auto kSum = 6s;  // for one collective
 constexpr int64_t kSmall = 1 << 10, kMiddle = 1 << 20, kLarge = 16 << 20;
-constexpr int kSmallRounds = 10, kRounds = 3;
+constexpr int kSmallRounds = 10, kRounds = 5;
 constexpr double kLongest = 0.02;    // seconds for a MiB: if it takes longer, 16 MiB are not tried
 constexpr double kEthernet = 125e6;  // bytes a second: 1 Gbit/s
-
-struct Device {
-  launch::DeviceChoice choice;
-  std::string error;
-};
-
-// libtorch caches what it finds out about CUDA, so this loads the CUDA plug-in before the first tensor.
-const Device& device_of(const Session& session) {
-  static const Device device = [&] {
-    Device own;
-    try {
-      own.choice = launch::choose_device(session.job(), LaunchOptions{.device = session.settings.device},
-                                         session.settings.environment);
-      if (own.choice.is_cuda()) comm::load_cuda();
-    } catch (const std::exception& error) {
-      own.error = error.what();
-    }
-    return own;
-  }();
-  return device;
-}
-
-// Seconds of the fastest of several all-reduces. Throws Error where a sum is wrong.
-double time_of_sums(const ProcessGroup& group, at::Device device, int64_t bytes, int rounds) {
-  using Clock = std::chrono::steady_clock;
-  double best = 1e9;
-  for (int round = 0; round < rounds; ++round) {
-    const auto items = bytes / static_cast<int64_t>(sizeof(float));
-    std::vector<at::Tensor> tensors = {numbers_of(items, round, group->getRank()).to(device)};
-    const auto begin = Clock::now();
-    group->allreduce(tensors)->wait();
-    const auto sum = tensors[0].cpu();  // waits for a GPU's stream
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
-    const auto fault = fault_in(sum, round, group->getSize());
-    if (!fault.empty())
-      throw Error("a wrong sum: " + fault, "",
-                  "exclude nodes one by one until the sums are right, and report that node: its memory or "
-                  "network changes bits, or a library has a bug");
-  }
-  return best;
-}
 
 // One backend: opened, checked and timed on every rank. A stage that fails on some ranks ends it on all.
 class BackendTest {
  public:
-  BackendTest(Session& session, std::string backend, at::Device device)
-      : session_(session), backend_(std::move(backend)), device_(device) {}
-
-  void open() {
+  BackendTest(Session& session, const std::string& backend, at::Device device = at::kCPU)
+      : session_(session), device_(device) {
     const auto timeout = std::min<Milliseconds>(kOpen + kOpenOfRank * session_.job().world, kLongestOpen);
     session_.round([&]() -> Json {
-      group_ = comm::connect(session_.runtime,
-                             {.backend = backend_, .join_timeout = timeout, .timeout = kSum}, device_);
+      group_ = comm::connect(session_.runtime, {.backend = backend, .join_timeout = timeout, .timeout = kSum},
+                             device_);
       return {};
     });
   }
@@ -111,14 +62,15 @@ class BackendTest {
 
  private:
   double slowest_sum(int64_t bytes, int rounds) {
-    return session_
-        .round([&]() -> Json { return time_of_sums(group_, device_, bytes, rounds); },
-               [](const std::vector<Json>& seconds) { return *std::ranges::max_element(seconds); })
-        .get<double>();
+    const auto sum = [&]() -> Json {
+      return bench::measured(Team(session_.job(), group_, device_),
+                             {bench::through(opened(), group_, device_)}, bytes, rounds,
+                             [&] { group_->barrier()->wait(); })[0];
+    };
+    return session_.round(sum, [](const std::vector<Json>& seconds) { return seconds[0]; }).get<double>();
   }
 
   Session& session_;
-  std::string backend_;
   at::Device device_;
   ProcessGroup group_;
 };
@@ -135,8 +87,14 @@ bool can_measure(Session& session, const std::string& problem, Findings& finding
 // Whether every rank has a GPU; otherwise adds why not.
 bool all_have_gpus(Session& session, Findings& findings) {
   const auto own = [&]() -> Json {
-    const Device& device = device_of(session);
-    return !device.error.empty() ? device.error : device.choice.is_cuda() ? "" : "no GPU here";
+    if (!session.own.device_error.empty()) return session.own.device_error;
+    try {
+      if (session.own.gpu < 0) return "no GPU here";
+      comm::load_cuda();
+      return "";
+    } catch (const std::exception& error) {
+      return error.what();
+    }
   };
   return session.round(own, [&](const std::vector<Json>& values) -> Json {
     std::vector<std::pair<int, Finding>> missing;
@@ -170,43 +128,22 @@ std::string after(const std::string& line, const std::string& mark) {
 
 }  // namespace
 
-at::Tensor numbers_of(int64_t items, int round, int rank) {
-  return at::arange(items, at::kFloat).add_(13 * rank + round).remainder_(kPeriod);
-}
-
-std::string fault_in(const at::Tensor& sum, int round, int world) {
-  auto want = at::zeros({kPeriod});
-  for (int rank = 0; rank < world; ++rank) want.add_(numbers_of(kPeriod, round, rank));
-  want = want.repeat({sum.numel() / kPeriod + 1}).narrow(0, 0, sum.numel());
-  const auto wrong = sum.ne(want).nonzero();
-  if (wrong.numel() == 0) return "";
-  const auto first = wrong[0].item<int64_t>();
-  return format("number {} of {} is {} instead of {}", first, sum.numel(), sum[first].item<float>(),
-                want[first].item<float>());
-}
-
 double bus_bandwidth(int64_t bytes, double seconds, int world) {
   return 2.0 * (world - 1) / world * static_cast<double>(bytes) / seconds;
 }
 
-NcclLog read_nccl_log(const std::string& text) {
-  NcclLog log;
-  std::set<std::string> transports;
-  for (const auto& line : base::split(text, '\n')) {
-    const auto network = after(line, "Using network ");
-    if (!network.empty()) log.network = network;
+Finding nccl_finding(const std::string& log, const std::vector<std::string>& fabric, int nodes) {
+  std::string network;               // "Socket", "IB", "AWS Libfabric"
+  std::set<std::string> transports;  // "P2P/CUMEM", "NET/Socket/0"
+  for (const auto& line : base::split(log, '\n')) {
+    if (const auto name = after(line, "Using network "); !name.empty()) network = name;
     if (line.find("Channel ") != std::string::npos) transports.insert(after(line, " via "));
   }
   transports.erase("");
-  log.transport = base::join({transports.begin(), transports.end()}, ", ");
-  return log;
-}
-
-Finding nccl_finding(const NcclLog& log, const std::vector<std::string>& fabric, int nodes) {
+  const auto channels = base::join({transports.begin(), transports.end()}, ", ");
   const auto known = [](const std::string& text) { return text.empty() ? "not reported" : text; };
-  const auto what = format("network {}, channels {}", known(log.network), known(log.transport));
-  const bool uses_sockets =
-      log.network.starts_with("Socket") || log.transport.find("NET/Socket") != std::string::npos;
+  const auto what = format("network {}, channels {}", known(network), known(channels));
+  const bool uses_sockets = network.starts_with("Socket") || channels.find("NET/Socket") != std::string::npos;
   if (nodes < 2 || !uses_sockets || fabric.empty()) return ok(what);
   return warning(format("{}: it uses sockets, and this node has {}", what, base::join(fabric, ", ")),
                  "load the site's NCCL plug-in (aws-ofi-nccl for Slingshot and EFA), check that libibverbs "
@@ -215,10 +152,8 @@ Finding nccl_finding(const NcclLog& log, const std::vector<std::string>& fabric,
 
 // What `auto` uses.
 void measure_shared(Session& session, Findings& findings) {
-  device_of(session);
   if (!can_measure(session, session.gloo_problem, findings)) return;
-  BackendTest test(session, "shared", c10::kCPU);
-  test.open();
+  BackendTest test(session, "shared");
   if (test.opened() == "shared") return test.measure(findings);
   findings.push_back(session.job().nodes == 1
                          ? warning("the ranks cannot share memory, so training on CPUs uses gloo",
@@ -228,9 +163,7 @@ void measure_shared(Session& session, Findings& findings) {
 
 void measure_gloo(Session& session, Findings& findings) {
   if (!can_measure(session, session.gloo_problem, findings)) return;
-  BackendTest test(session, "gloo", c10::kCPU);
-  test.open();
-  test.measure(findings);
+  BackendTest(session, "gloo").measure(findings);
 }
 
 void measure_mpi(Session& session, Findings& findings) {
@@ -240,9 +173,7 @@ void measure_mpi(Session& session, Findings& findings) {
     comm::require_threads();
     return {};
   });
-  BackendTest test(session, "mpi", c10::kCPU);
-  test.open();
-  test.measure(findings);
+  BackendTest(session, "mpi").measure(findings);
 }
 
 // The last measurement, so it may set NCCL's log for the rest of this process.
@@ -256,13 +187,11 @@ void measure_nccl(Session& session, Findings& findings) {
   const auto report = [&] {
     std::ostringstream text;
     text << std::ifstream(log).rdbuf();
-    findings.push_back(nccl_finding(read_nccl_log(text.str()), fabric_here(), session.job().nodes));
+    findings.push_back(nccl_finding(text.str(), fabric_here(), session.job().nodes));
   };
-  const auto index = static_cast<c10::DeviceIndex>(device_of(session).choice.index);
-  BackendTest test(session, "nccl", at::Device(c10::kCUDA, index));
   try {
-    test.open();
-    test.measure(findings);
+    BackendTest(session, "nccl", at::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(session.own.gpu)))
+        .measure(findings);
   } catch (const RoundFailed&) {
     report();
     throw;

@@ -9,11 +9,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <set>
-#include <string_view>
 
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/shared_memory.h"
@@ -28,7 +26,7 @@
 #include "lockstep/launch/process/cpus.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "lockstep/launch/variables.h"
-#include "tools/doctor/facts.h"
+#include "tools/doctor/doctor.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -40,27 +38,19 @@ constexpr size_t kSharedProbe = 1 << 20;   // bytes in /dev/shm
 constexpr long long kNoLimit = 1LL << 60;  // control groups version 1 report a number near 2^63
 
 // Variables of launchers, schedulers and libraries. No other variable leaves the process.
-constexpr std::string_view kPrefixes[] = {
-    "SLURM",      "PBS_",         "OMPI_",  "PMI_",    "PMIX_",     "PALS_",  "FLUX_",  "LSB_",
-    "JSM_",       "PRTE_",        "MPI",    "I_MPI_",  "UCX_",      "FI_",    "NCCL_",  "GLOO_",
-    "OMP_",       "GOMP_",        "KMP_",   "MKL_",    "OPENBLAS_", "TORCH_", "CUDA_",  "LOCKSTEP_",
-    "APPTAINER_", "SINGULARITY_", "HWLOC_", "MALLOC_", "ATEN_",     "DNNL_",  "ONEDNN_"};
-constexpr std::string_view kNames[] = {"RANK",       "WORLD_SIZE",  "LOCAL_RANK",         "LOCAL_WORLD_SIZE",
-                                       "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",        "NCPUS",
-                                       "LD_PRELOAD", "TMPDIR",      "TORCHELASTIC_RUN_ID"};
+const auto kConcerned = base::split(
+    "SLURM* PBS_* OMPI_* PMI_* PMIX_* PALS_* FLUX_* LSB_* JSM_* PRTE_* MPI* I_MPI_* UCX_* FI_* NCCL_* GLOO_* "
+    "OMP_* GOMP_* KMP_* MKL_* OPENBLAS_* TORCH_* CUDA_* LOCKSTEP_* APPTAINER_* SINGULARITY_* HWLOC_* "
+    "MALLOC_* ATEN_* DNNL_* ONEDNN_* RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR "
+    "MASTER_PORT NCPUS LD_PRELOAD TMPDIR TORCHELASTIC_RUN_ID",
+    ' ');
 // Used between an MPI's daemons: long, and they contain the job's keys.
-constexpr std::string_view kInternal[] = {"OMPI_MCA_orte_", "OMPI_MCA_pmix", "PMIX_SERVER_", "PMIX_DSTORE_",
-                                          "PRTE_MCA_"};
-
-bool concerns_a_run(std::string_view name) {
-  const auto is_prefix = [&](std::string_view prefix) { return name.starts_with(prefix); };
-  if (std::ranges::any_of(kInternal, is_prefix)) return false;
-  return std::ranges::find(kNames, name) != std::end(kNames) || std::ranges::any_of(kPrefixes, is_prefix);
-}
+const auto kInternal =
+    base::split("OMPI_MCA_orte_* OMPI_MCA_pmix* PMIX_SERVER_* PMIX_DSTORE_* PRTE_MCA_*", ' ');
 
 void collect_environment(RankFacts& facts, const DoctorSettings& settings) {
   for (const auto& [name, value] : settings.environment)
-    if (concerns_a_run(name)) facts.variables[name] = value;
+    if (base::is_among(name, kConcerned) && !base::is_among(name, kInternal)) facts.variables[name] = value;
   facts.versions = settings.versions;
   utsname system{};
   if (::uname(&system) == 0) facts.versions["kernel"] = system.release;
@@ -186,45 +176,30 @@ void collect_system(RankFacts& facts, const DoctorSettings& settings) {
 void collect_host(RankFacts& facts, const DoctorSettings&) {
   const auto found = comm::look_up(facts.job.host, 0, kNameService);
   if (found.code != 0) facts.host_error = ::gai_strerror(found.code);
-  for (const addrinfo* entry = found.addresses.get(); entry; entry = entry->ai_next) {
-    char text[NI_MAXHOST] = {};
-    if (::getnameinfo(entry->ai_addr, entry->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
-      continue;
-    if (facts.host_addresses.empty() || facts.host_addresses.back() != text)
-      facts.host_addresses.emplace_back(text);
-  }
+  facts.host_addresses = comm::addresses_in(found);
 }
 
-template <class Function>
-Function* driver_function(const char* name) {
+// Calls a function of the CUDA driver. False if there is none, or it failed.
+template <class... Args>
+bool ask_driver(const char* name, Args... args) {
   static void* library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  return library ? reinterpret_cast<Function*>(::dlsym(library, name)) : nullptr;
-}
-
-int gpu_attribute(int kind, int device) {
-  const auto ask = driver_function<int(int*, int, int)>("cuDeviceGetAttribute");
-  int value = 0;
-  return ask && ask(&value, kind, device) == 0 ? value : 0;
+  const auto ask = library ? reinterpret_cast<int (*)(Args...)>(::dlsym(library, name)) : nullptr;
+  return ask && ask(args...) == 0;
 }
 
 Gpu gpu_of(int index) {
   constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
   const auto identity = launch::identify_gpu(index);
-  Gpu gpu{.uuid = identity.uuid, .bus = identity.bus};
-  for (char& letter : gpu.bus) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  Gpu gpu{.uuid = identity.uuid, .bus = base::lower_case(identity.bus)};
   if (!gpu.bus.empty()) gpu.near = base::first_line("/sys/bus/pci/devices/" + gpu.bus + "/local_cpulist");
   int device = 0;
-  const auto get = driver_function<int(int*, int)>("cuDeviceGet");
-  if (!get || get(&device, index) != 0) return gpu;
+  if (!ask_driver("cuDeviceGet", &device, index)) return gpu;
   std::array<char, 256> name{};
-  const auto get_name = driver_function<int(char*, int, int)>("cuDeviceGetName");
-  if (get_name && get_name(name.data(), static_cast<int>(name.size()) - 1, device) == 0)
+  if (ask_driver("cuDeviceGetName", name.data(), static_cast<int>(name.size()) - 1, device))
     gpu.name = name.data();
-  gpu.major = gpu_attribute(kMajor, device);
-  gpu.minor = gpu_attribute(kMinor, device);
-  size_t bytes = 0;
-  const auto memory = driver_function<int(size_t*, int)>("cuDeviceTotalMem_v2");
-  if (memory && memory(&bytes, device) == 0) gpu.memory = static_cast<long long>(bytes);
+  ask_driver("cuDeviceGetAttribute", &gpu.major, kMajor, device);
+  ask_driver("cuDeviceGetAttribute", &gpu.minor, kMinor, device);
+  ask_driver("cuDeviceTotalMem_v2", &gpu.memory, device);
   return gpu;
 }
 
@@ -234,8 +209,7 @@ void collect_gpus(RankFacts& facts, const DoctorSettings& settings) {
   const launch::GpuCount count = launch::count_gpus(settings.environment);
   facts.gpus_because = count.because;
   int driver = 0;
-  const auto ask = driver_function<int(int*)>("cuDriverGetVersion");
-  if (ask && ask(&driver) == 0 && driver > 0)
+  if (ask_driver("cuDriverGetVersion", &driver) && driver > 0)
     facts.versions["CUDA driver"] = format("{}.{}", driver / 1000, driver % 1000 / 10);
   for (int index = 0; index < count.count; ++index) facts.gpus.push_back(gpu_of(index));
 }

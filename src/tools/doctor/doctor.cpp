@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -12,6 +11,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
 #include "lockstep/comm/rendezvous/join.h"
@@ -19,7 +19,6 @@
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "lockstep/launch/variables.h"
-#include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {
@@ -28,13 +27,13 @@ namespace {
 using nlohmann::ordered_json;
 using std::chrono::milliseconds;
 
-constexpr int kSchema = 1;
 constexpr size_t kLongestLine = 2000;
 constexpr milliseconds kCollect{10'000};       // for one collector
 constexpr milliseconds kRound{15'000};         // for all ranks to take part
 constexpr milliseconds kSlack{5'000};          // the layers below time out so much later, with other messages
 constexpr milliseconds kLeave{10'000};         // for all ranks to finish
 constexpr milliseconds kMeasure{40'000};       // for one measurement
+constexpr milliseconds kAll{55'000};           // for everything together
 constexpr milliseconds kAfterRankZero{2'000};  // it prints first, and its launcher may then end the others
 constexpr unsigned kLastPrint = 2, kLastPrintOnSignal = 1;  // seconds; mpirun kills a second after SIGTERM
 constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
@@ -60,10 +59,8 @@ class Watchdog {
   /// `signal` is 0 where the stage took longer than `limit`.
   using OnEnd = std::function<void(int signal, const std::string& stage, milliseconds limit)>;
 
-  Watchdog(milliseconds limit, OnEnd on_end)
-      : limit_(limit),
-        on_end_(std::move(on_end)),
-        thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+  explicit Watchdog(OnEnd on_end)
+      : on_end_(std::move(on_end)), thread_([this](const std::stop_token& stop) { watch(stop); }) {}
 
   void begin(const char* stage, milliseconds limit) {
     const std::lock_guard lock(mutex_);
@@ -76,20 +73,16 @@ class Watchdog {
   void watch(const std::stop_token& stop) {
     const launch::StopSignals signals;  // here, as it unblocks them in the thread that makes it
     for (base::AwakeTime all; !stop.stop_requested(); std::this_thread::sleep_for(milliseconds(20))) {
-      std::string stage;
-      milliseconds limit;
-      {
-        const std::lock_guard lock(mutex_);
-        const bool over = stage_time_.passed() > stage_limit_;
-        limit = over ? stage_limit_ : limit_;
-        stage = stage_;
-        if (!over && all.passed() <= limit_ && launch::StopSignals::received() == 0) continue;
-      }
+      std::unique_lock lock(mutex_);
+      const bool over = stage_time_.passed() > stage_limit_;
+      if (!over && all.passed() <= kAll && launch::StopSignals::received() == 0) continue;
+      const auto stage = stage_;
+      const auto limit = over ? stage_limit_ : kAll;
+      lock.unlock();
       on_end_(launch::StopSignals::received(), stage, limit);
     }
   }
 
-  const milliseconds limit_;
   OnEnd on_end_;
   std::mutex mutex_;
   std::string stage_ = "the start";
@@ -102,10 +95,9 @@ class Watchdog {
 
 // `tag` begins every line.
 std::string as_text(const Finding& finding, const std::string& tag) {
-  static constexpr const char* names[] = {"ok", "warning", "failure"};
   const auto says = base::printable(finding.says, kLongestLine);
-  std::string text =
-      format("{}{:<8} {:<11} {}\n", tag, names[static_cast<size_t>(finding.verdict)], finding.check, says);
+  std::string text = format("{}{:<8} {:<11} {}\n", tag, nlohmann::json(finding.verdict).get<std::string>(),
+                            finding.check, says);
   const auto hint = finding.remedy.empty() ? "" : "hint: " + finding.remedy + "\n";
   for (const auto& line : base::split(hint + finding.drawing, '\n'))
     text += tag + std::string(21, ' ') + base::printable(line, kLongestLine) + "\n";
@@ -113,9 +105,8 @@ std::string as_text(const Finding& finding, const std::string& tag) {
 }
 
 FindingLevel worst_of(const Findings& findings) {
-  FindingLevel worst = FindingLevel::ok;
-  for (const Finding& finding : findings) worst = std::max(worst, finding.verdict);
-  return worst;
+  const auto worst = std::ranges::max_element(findings, {}, &Finding::verdict);
+  return worst == findings.end() ? FindingLevel::ok : worst->verdict;
 }
 
 // "14 ok, 1 warning, 0 failures, 2.3 s"
@@ -130,7 +121,7 @@ std::string summary(const Findings& findings, double seconds) {
 
 // docs/reference/doctor.md has the schema.
 std::string as_json(const Findings& findings, const Cluster& cluster, double seconds) {
-  const ordered_json json = {{"schema", kSchema},
+  const ordered_json json = {{"schema", 1},
                              {"verdict", nlohmann::json(worst_of(findings))},
                              {"seconds", seconds},
                              {"world", cluster.world()},
@@ -159,8 +150,8 @@ class Output {
     if (std::exchange(has_facts_, true)) return;
     const Job& job = cluster_.ranks.front().job;
     if (!json_)
-      print(format("{}{} on {}, launcher {}\n", tag_, counted(job.world, "rank"), counted(job.nodes, "node"),
-                   job.launcher));
+      output::print(format("{}{} on {}, launcher {}\n", tag_, counted(job.world, "rank"),
+                           counted(job.nodes, "node"), job.launcher));
     add_locked(early);
     for (const Check& check : checks())
       if (std::ranges::find(early, check.name, &Finding::check) == early.end())
@@ -177,7 +168,7 @@ class Output {
     const std::lock_guard lock(mutex_);
     if (std::exchange(is_finished_, true)) return;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-    print(json_ ? as_json(findings_, cluster_, passed.count()) : summary(findings_, passed.count()));
+    output::print(json_ ? as_json(findings_, cluster_, passed.count()) : summary(findings_, passed.count()));
   }
 
   bool has_failure() const {
@@ -186,15 +177,10 @@ class Output {
   }
 
  private:
-  static void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
-
   void add_locked(const Findings& findings) {
     if (is_finished_) return;
     if (!json_)
-      for (const Finding& finding : findings) print(as_text(finding, tag_));
+      for (const Finding& finding : findings) output::print(as_text(finding, tag_));
     append(findings_, findings);
   }
 
@@ -215,7 +201,7 @@ class Doctor {
       : settings_(settings),
         timeout_(round_timeout(settings.environment)),
         output_(settings.json),
-        watchdog_(settings.limit, [this](int signal, const std::string& stage, milliseconds limit) {
+        watchdog_([this](int signal, const std::string& stage, milliseconds limit) {
           end_early(signal, stage, limit);
         }) {}
 
@@ -294,7 +280,7 @@ class Doctor {
       if (!dynamic_cast<const InputError*>(&error) || !runtime_->has_met()) return false;
     }
     set_job(runtime_->job());
-    session_.emplace(*runtime_, settings_, timeout_);
+    session_.emplace(*runtime_, settings_, own_, timeout_);
     try {
       session_->round([this] { return Session::Json(own_); },
                       [this](const std::vector<Session::Json>& values) -> Session::Json {

@@ -2,7 +2,6 @@
 // its lock.
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -22,7 +21,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/run_for.h"
-#include "tools/doctor/rules.h"
 #include "tools/doctor/session.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
@@ -62,31 +60,25 @@ void remove_path(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
-// A new file or folder, removed with this object or by remove_probes(). Error with the system's reason.
-class Probe {
- public:
-  enum class Kind { file, folder };
-  Probe(const std::string& folder, Kind kind) : path_((fs::path(folder) / kProbeName).string() + "XXXXXX") {
-    if (kind == Kind::file) file_ = base::Descriptor(::mkostemp(path_.data(), O_CLOEXEC));
-    if (kind == Kind::file ? !file_ : !::mkdtemp(path_.data()))
-      throw Error(
-          format("{}{}", kind == Kind::folder ? "cannot create a folder: " : "", std::strerror(errno)),
-          folder, "check the file quota there, or set run.dir to another folder");
-    const std::lock_guard lock(live_probes().mutex);
-    live_probes().paths.insert(path_);
+// A new folder, removed with this object or by remove_probes(). Error with the system's reason.
+struct Probe {
+  explicit Probe(const std::string& folder) : path((fs::path(folder) / kProbeName).string() + "XXXXXX") {
+    if (!::mkdtemp(path.data()))
+      throw Error(format("cannot create a folder: {}", std::strerror(errno)), folder,
+                  "check the file quota there, or set run.dir to another folder");
+    const std::lock_guard live(live_probes().mutex);
+    live_probes().paths.insert(path);
   }
   ~Probe() {
-    remove_path(path_);
-    const std::lock_guard lock(live_probes().mutex);
-    live_probes().paths.erase(path_);
+    lock.reset();
+    remove_path(path);
+    const std::lock_guard live(live_probes().mutex);
+    live_probes().paths.erase(path);
   }
   Probe(Probe&&) = delete;
-  const std::string& path() const { return path_; }
-  base::Descriptor& file() { return file_; }
 
- private:
-  std::string path_;
-  base::Descriptor file_;
+  std::string path;
+  std::optional<run_folder::RunLock> lock = {};
 };
 
 // --- one node's view ---
@@ -121,10 +113,11 @@ void read_entries(const fs::path& place, FolderView& view) {
       view.problem = why_unreadable(entry.path());
   };
   std::error_code failed;
-  if (!fs::is_directory(place)) take(fs::directory_entry(place));
   fs::recursive_directory_iterator at;
   if (fs::is_directory(place))
     at = fs::recursive_directory_iterator(place, fs::directory_options::follow_directory_symlink, failed);
+  else
+    take(fs::directory_entry(place));
   for (; !failed && at != end(at) && sizes.size() < kMostEntries; at.increment(failed)) {
     if (at.depth() + 1 == kDepth) at.disable_recursion_pending();
     take(*at);
@@ -142,9 +135,11 @@ void read_entries(const fs::path& place, FolderView& view) {
 // By writing: a file system may be read-only, full or over a quota whatever the permissions say.
 std::string why_unwritable(const std::string& folder) {
   try {
-    Probe probe(folder, Probe::Kind::file);
-    const bool written = base::write_all(probe.file().number(), std::string(kProbeBytes, 'x')) &&
-                         (::fsync(probe.file().number()) == 0 || errno == EINVAL) && probe.file().close();
+    const Probe probe(folder);
+    auto name = probe.path + "/XXXXXX";
+    base::Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+    const bool written = file && base::write_all(file.number(), std::string(kProbeBytes, 'x')) &&
+                         (::fsync(file.number()) == 0 || errno == EINVAL) && file.close();
     return written ? "" : std::strerror(errno);
   } catch (const Error& error) {
     return error.what();
@@ -165,11 +160,11 @@ FolderView view_folder(const std::string& path, Purpose purpose) {
     view.problem = is_other ? std::strerror(ENOTDIR) : failed ? failed.message() : std::strerror(ENOENT);
     return view;
   }
-  struct statfs kind {};
-  if (::statfs(there.c_str(), &kind) == 0) view.kind = file_system_name(kind.f_type);
-  struct statvfs room {};
-  if (::statvfs(there.c_str(), &room) == 0 && room.f_blocks > 0)
-    view.free = static_cast<long long>(room.f_bavail) * static_cast<long long>(room.f_frsize);
+  struct statfs system {};
+  if (::statfs(there.c_str(), &system) == 0) {
+    view.kind = file_system_name(system.f_type);
+    if (system.f_blocks > 0) view.free = static_cast<long long>(system.f_bavail) * system.f_frsize;
+  }
   if (to_read) {
     read_entries(there, view);
   } else {
@@ -223,16 +218,6 @@ Places places_of(const DoctorSettings& asked) {
   return places;
 }
 
-// A folder with rank 0's file in it, and a run's lock on it.
-struct LockProbe {
-  explicit LockProbe(const std::string& there) : folder(there, Probe::Kind::folder) {
-    std::ofstream(fs::path(folder.path()) / "0") << "x";
-    lock = run_folder::RunLock::take(folder.path());
-  }
-  Probe folder;
-  std::optional<run_folder::RunLock> lock;
-};
-
 bool sees_file_of(int rank, const std::string& folder, Clock::time_point end) {
   std::error_code ignored;
   while (!fs::exists(fs::path(folder) / std::to_string(rank), ignored)) {
@@ -257,14 +242,18 @@ FolderAccess access_to(const std::string& folder, const Job& job, const std::str
 void measure_sharing(Session& session, const FolderView& first, const std::string& own_kind,
                      Findings& findings) {
   const Job& job = session.job();
-  std::shared_ptr<LockProbe> probe;
+  std::shared_ptr<Probe> probe;  // with rank 0's file in it, and a run's lock on it
   const auto make = [&]() -> Session::Json {
     if (job.rank != 0) return {};
-    const auto made =
-        base::run_for(kAnswer, [there = first.there] { return std::make_shared<LockProbe>(there); });
+    const auto made = base::run_for(kAnswer, [there = first.there] {
+      auto own = std::make_shared<Probe>(there);
+      std::ofstream(fs::path(own->path) / "0") << "x";
+      own->lock = run_folder::RunLock::take(own->path);
+      return own;
+    });
     if (!made) findings.push_back(lock_hangs(job.host, first.there));
     probe = made.value_or(nullptr);
-    return probe ? probe->folder.path() : "";
+    return probe ? probe->path : "";
   };
   const std::string folder = session.round(make, [](const auto& values) { return values[0]; });
   const bool looks = job.nodes == 1 ? job.rank == 0 : job.local_rank == 0 && job.rank != 0;

@@ -1,7 +1,6 @@
 // The checks interfaces and reach: which addresses the nodes have, and whether they reach each other there.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <future>
 #include <map>
 #include <set>
@@ -9,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/program.h"
-#include "tools/doctor/rules.h"
+#include "lockstep/launch/variables.h"
 #include "tools/doctor/session.h"
 
 namespace lockstep::doctor {
@@ -23,11 +22,6 @@ constexpr std::chrono::seconds kConnect{3};
 constexpr const char* kGloo = "GLOO_SOCKET_IFNAME";
 constexpr const char* kNccl = "NCCL_SOCKET_IFNAME";
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 // --- interfaces ---
 
 // By the names that InfiniBand, Slingshot and Omni-Path give their interfaces.
@@ -36,18 +30,12 @@ bool is_fabric(const std::string& interface) {
                              [&](const char* prefix) { return interface.starts_with(prefix); });
 }
 
-Networks first_of_nodes(const Networks& networks) {
-  std::map<int, RankNetwork> by_node;
-  for (const auto& network : networks) by_node.emplace(network.node, network);
-  Networks first;
-  for (auto& [node, network] : by_node) first.push_back(std::move(network));
-  return first;
-}
-
 // "n1: eth0 10.0.0.5/24 (gloo), lo 127.0.0.1/8"
-std::string drawing_of(const Networks& nodes) {
+std::string drawing_of(const Networks& networks) {
   std::vector<std::string> lines;
-  for (const auto& node : nodes) {
+  std::set<int> drawn;
+  for (const auto& node : networks) {
+    if (!drawn.insert(node.node).second) continue;
     std::vector<std::string> parts;
     for (const auto& entry : node.interfaces)
       parts.push_back(format("{} {}/{}{}", entry.interface, entry.address, entry.bits,
@@ -59,9 +47,9 @@ std::string drawing_of(const Networks& nodes) {
 }
 
 // A fabric's interface that every node has and gloo does not use.
-void add_unused_fabric(Findings& findings, const Networks& nodes) {
+void add_unused_fabric(Findings& findings, const Networks& networks) {
   std::map<std::string, size_t> count;
-  for (const auto& network : nodes) {
+  for (const auto& network : networks) {
     if (is_fabric(network.gloo_interface())) return;
     std::set<std::string> own;
     for (const auto& entry : network.interfaces)
@@ -70,9 +58,9 @@ void add_unused_fabric(Findings& findings, const Networks& nodes) {
     for (const auto& name : own) ++count[name];
   }
   for (const auto& [name, number] : count)
-    if (number == nodes.size())
+    if (number == networks.size())
       return findings.push_back(warning(
-          format("gloo uses {}, but every node has the faster {}", nodes.front().gloo_interface(), name),
+          format("gloo uses {}, but every node has the faster {}", networks.front().gloo_interface(), name),
           format("set {}={} on all ranks", kGloo, name)));
 }
 
@@ -89,9 +77,9 @@ Findings refused_choices(const Networks& networks) {
   return of_ranks(found, networks.size());
 }
 
-std::string names_of(const Networks& nodes, std::string (*name)(const RankNetwork&)) {
+std::string names_of(const Networks& networks, std::string (*name)(const RankNetwork&)) {
   std::set<std::string> names;
-  for (const auto& network : nodes) names.insert(name(network));
+  for (const auto& network : networks) names.insert(name(network));
   names.erase("");
   return names.empty() ? "none" : base::join({names.begin(), names.end()}, ", ");
 }
@@ -116,10 +104,11 @@ std::string first_match(const RankNetwork& network, std::string wish) {
 
 /// Where a node listens.
 struct Place {
+  int rank = 0;
   std::string host, address;
   int port = 0;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, host, address, port)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, rank, host, address, port)
 
 // All other nodes of a few, otherwise the neighbors and node 0.
 std::set<size_t> partners_of(size_t node, size_t count) {
@@ -141,9 +130,10 @@ std::vector<std::string> failed_connections(const std::vector<Place>& places, co
     }));
   std::vector<std::string> failed;
   for (size_t i = 0; i < places.size(); ++i) {
-    const auto& [host, address, port] = places[i];
+    const Place& to = places[i];
     if (const auto why = attempts[i].get(); !why.empty())
-      failed.push_back(format("{} does not reach {} at {} port {}: {}", from, host, address, port, why));
+      failed.push_back(
+          format("{} does not reach {} at {} port {}: {}", from, to.host, to.address, to.port, why));
   }
   return failed;
 }
@@ -185,21 +175,22 @@ std::string nccl_interface(const RankNetwork& network) {
 
 Findings network_findings(const Networks& networks, int nodes) {
   Findings findings = refused_choices(networks);
-  const auto first = first_of_nodes(networks);
-  if (nodes > 1) add_unused_fabric(findings, first);
-  const auto nccl = names_of(first, nccl_interface);
-  const auto gloo = names_of(first, [](const RankNetwork& network) { return network.gloo_interface(); });
+  if (nodes > 1) add_unused_fabric(findings, networks);
+  const auto nccl = names_of(networks, nccl_interface);
+  const auto gloo = names_of(networks, [](const RankNetwork& network) { return network.gloo_interface(); });
   if (findings.empty())
     findings.push_back(ok(nodes == 1 ? format("one node: gloo uses the loopback; NCCL would use {}", nccl)
                                      : format("gloo uses {} on {} nodes; NCCL would use {} for its sockets",
                                               gloo, nodes, nccl)));
-  findings.front().drawing = drawing_of(first);
+  findings.front().drawing = drawing_of(networks);
   return findings;
 }
 
 void measure_interfaces(Session& session, Findings& findings) {
   const Job& job = session.job();
-  const auto own = [&] { return network_of(job, comm::network_facts(), variable(kNccl)); };
+  const auto own = [&] {
+    return network_of(job, comm::network_facts(), launch::text_of(session.settings.environment, kNccl));
+  };
   session.gloo_problem = session.round(own, [&](const std::vector<Session::Json>& values) {
     std::string problem;
     Networks networks;
@@ -222,19 +213,18 @@ void measure_reach(Session& session, Findings& findings) {
     const auto network = network_of(job, comm::network_facts(), "");
     if (!session.is_first_of_node() || network.gloo.empty()) return nullptr;
     listener = comm::listen_on(network.gloo);
-    return Place{job.host, network.gloo, listener.port};
+    return Place{job.rank, job.host, network.gloo, listener.port};
   };
   const auto by_rank = session.round(listen, [](const auto& values) { return values; });
   std::vector<Place> places;
-  size_t own = by_rank.size();
-  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (static_cast<int>(rank) == job.rank) own = places.size();
-    if (!by_rank[rank].is_null()) places.push_back(by_rank[rank].get<Place>());
-  }
+  for (const auto& value : by_rank)
+    if (!value.is_null()) places.push_back(value.get<Place>());
+  const auto own = std::ranges::find(places, job.rank, &Place::rank) - places.begin();
   const auto connect = [&]() -> Session::Json {
     std::vector<Place> partners;
     if (session.is_first_of_node() && !places.empty())
-      for (const size_t partner : partners_of(own, places.size())) partners.push_back(places.at(partner));
+      for (const size_t partner : partners_of(static_cast<size_t>(own), places.size()))
+        partners.push_back(places.at(partner));
     return {{"tried", partners.size()}, {"failed", failed_connections(partners, job.host)}};
   };
   const std::string problem =

@@ -5,35 +5,37 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/comm/rendezvous/join.h"
 #include "lockstep/launch/process/report.h"
-#include "tools/doctor/rules.h"
+#include "tools/doctor/doctor.h"
 #include "tools/report/page.h"
 
 namespace lockstep::doctor {
 namespace {
 
-Finding finding_of(const Rule& rule, const Problem& problem) {
-  return {problem.level.value_or(rule.level), problem.says,
-          problem.remedy.empty() ? rule.remedy : problem.remedy};
+Finding completed(const Rule& rule, Finding problem) {
+  if (problem.verdict == FindingLevel::ok) problem.verdict = rule.level;
+  if (problem.remedy.empty()) problem.remedy = rule.remedy;
+  return problem;
 }
 
 Findings apply(const Rule& rule, const Cluster& cluster) {
   Findings findings;
   if (const auto* of_job = std::get_if<2>(&rule.problems)) {
-    for (const Problem& problem : (*of_job)(cluster)) findings.push_back(finding_of(rule, problem));
+    for (const Finding& problem : (*of_job)(cluster)) findings.push_back(completed(rule, problem));
   } else if (const auto* of_machine = std::get_if<1>(&rule.problems)) {
     const auto machines = machines_of(cluster);
     for (const Machine& machine : machines)
-      for (const Problem& problem : (*of_machine)(machine)) {
-        findings.push_back(finding_of(rule, problem));
+      for (const Finding& problem : (*of_machine)(machine)) {
+        findings.push_back(completed(rule, problem));
         if (machines.size() > 1) findings.back().says = machine.front()->job.host + ": " + problem.says;
       }
   } else {
     std::vector<std::pair<int, Finding>> found;
     for (const RankFacts& facts : cluster.ranks)
-      for (const Problem& problem : std::get<0>(rule.problems)(facts, cluster))
-        found.emplace_back(facts.job.rank, finding_of(rule, problem));
+      for (const Finding& problem : std::get<0>(rule.problems)(facts, cluster))
+        found.emplace_back(facts.job.rank, completed(rule, problem));
     findings = of_ranks(found, cluster.ranks.size());
   }
   return findings;
@@ -56,20 +58,19 @@ std::string ranks_text(const Cluster& cluster) {
 }
 
 std::string rank_table(const Cluster& cluster) {
-  constexpr const char* kRow = "{:>4}  {:>7}  {:>5}  {:>8}  {:<7}  {:<12}  {}\n";
-  std::string text = format(kRow, "rank", "local", "node", "pid", "gpu", "may use CPUs", "host");
+  report::Table table = {{"rank", "local", "node", "pid", "gpu", "may use CPUs", "host"}};
   for (const RankFacts& facts : std::span(cluster.ranks).first(std::min(kMostRows, cluster.ranks.size()))) {
     const Job& job = facts.job;
-    text += format(kRow, job.rank, format("{}/{}", job.local_rank, job.local_world), job.node_rank, facts.pid,
-                   facts.gpu < 0 ? "-" : format("cuda:{}", facts.gpu), facts.cores.mask,
-                   base::printable(job.host));
+    table.push_back({std::to_string(job.rank), format("{}/{}", job.local_rank, job.local_world),
+                     std::to_string(job.node_rank), std::to_string(facts.pid),
+                     facts.gpu < 0 ? "-" : format("cuda:{}", facts.gpu), facts.cores.mask,
+                     base::printable(job.host)});
   }
-  if (cluster.ranks.size() > kMostRows)
-    text += format("and {} more: see --json\n", cluster.ranks.size() - kMostRows);
-  return text;
+  const auto more = cluster.ranks.size() - (table.size() - 1);
+  return report::aligned(table) + (more > 0 ? format("and {} more: see --json\n", more) : "");
 }
 
-Problems uneven_machines(const Cluster& cluster) {
+Findings uneven_machines(const Cluster& cluster) {
   const auto machines = machines_of(cluster);
   std::vector<std::string> parts;
   bool even = true;
@@ -86,7 +87,7 @@ Problems uneven_machines(const Cluster& cluster) {
 using Values = std::map<std::string, std::string>;
 
 // The differences between the ranks' values, of those with such a name.
-Problems differences(const Cluster& cluster, Values RankFacts::*values,
+Findings differences(const Cluster& cluster, Values RankFacts::*values,
                      bool (*has_such_name)(const std::string& name)) {
   std::vector<comm::Facts> all;
   for (const RankFacts& facts : cluster.ranks) {
@@ -95,7 +96,7 @@ Problems differences(const Cluster& cluster, Values RankFacts::*values,
       if (has_such_name(name)) own.emplace_back(name, value);
   }
   const auto text = comm::difference(all);
-  return text.empty() ? Problems() : Problems{{text}};
+  return text.empty() ? Findings() : Findings{{text}};
 }
 
 // Ranks on which these differ may still train together.
@@ -103,22 +104,21 @@ bool may_differ(const std::string& version) {
   return version == "kernel" || version == "CUDA driver" || version == "compiler";
 }
 
-Problems different_programs(const Cluster& cluster) {
+Findings different_programs(const Cluster& cluster) {
   return differences(cluster, &RankFacts::versions,
                      [](const std::string& name) { return !may_differ(name); });
 }
 
-Problems different_systems(const Cluster& cluster) {
+Findings different_systems(const Cluster& cluster) {
   if (!different_programs(cluster).empty()) return {};
   return differences(cluster, &RankFacts::versions, may_differ);
 }
 
 // Launchers set their own variables differently on each rank. People set these.
-Problems different_variables(const Cluster& cluster) {
+Findings different_variables(const Cluster& cluster) {
   return differences(cluster, &RankFacts::variables, [](const std::string& name) {
-    for (const char* prefix : {"NCCL_", "GLOO_", "OMP_", "MKL_", "KMP_", "TORCH_", "LOCKSTEP_", "ATEN_"})
-      if (name.starts_with(prefix)) return true;
-    return false;
+    return base::is_among(name,
+                          {"NCCL_*", "GLOO_*", "OMP_*", "MKL_*", "KMP_*", "TORCH_*", "LOCKSTEP_*", "ATEN_*"});
   });
 }
 
@@ -168,7 +168,7 @@ constexpr OddVariable kOdd[] = {
     {"LD_PRELOAD", is_on, "loads a library before all others"},
 };
 
-Problems odd_variables(const RankFacts& facts, const Cluster&) {
+Findings odd_variables(const RankFacts& facts, const Cluster&) {
   std::vector<std::string> parts;
   for (const OddVariable& row : kOdd) {
     const auto found = facts.variables.find(row.name);
@@ -178,7 +178,7 @@ Problems odd_variables(const RankFacts& facts, const Cluster&) {
   if (!facts.missing_tmpdir.empty())
     parts.push_back(format("TMPDIR={} is not a folder on {}, and MPI needs it for its sockets",
                            base::printable(facts.missing_tmpdir), facts.job.host));
-  return parts.empty() ? Problems() : Problems{{base::join(parts, "; ")}};
+  return parts.empty() ? Findings() : Findings{{base::join(parts, "; ")}};
 }
 
 }  // namespace
@@ -189,12 +189,12 @@ std::vector<Check> checks() {
        {{kFailure,
          [](const RankFacts& facts, const Cluster&) {
            const Job& job = facts.job;
-           return job.phantom.empty() ? Problems() : Problems{{job.phantom, job.phantom_hint}};
+           return job.phantom.empty() ? Findings() : Findings{{job.phantom, job.phantom_hint}};
          },
          "start the ranks with srun, or with the mpirun that belongs to this MPI"},
         {kWarning,
          [](const RankFacts& facts, const Cluster&) {
-           Problems problems;
+           Findings problems;
            for (const auto& text : facts.job.warnings) problems.push_back({text});
            return problems;
          },
@@ -214,7 +214,7 @@ std::vector<Check> checks() {
       {"collection",
        {{kWarning,
          [](const RankFacts& facts, const Cluster&) {
-           Problems problems;
+           Findings problems;
            for (const auto& [name, error] : facts.failed)
              problems.push_back({format("cannot examine the {}: {}", name, error)});
            return problems;
@@ -255,11 +255,10 @@ Findings of_ranks(const std::vector<std::pair<int, Finding>>& found, size_t worl
 }
 
 Finding failure_of(const std::exception& error) {
-  const auto* known = dynamic_cast<const Error*>(&error);
-  const std::string what = error.what();
-  const std::string where = known && !known->where().empty() ? " (" + known->where() + ")" : "";
-  return failure(what.substr(0, what.find('\n')) + where,
-                 known ? known->hint() : "report it as a bug if nothing here explains it");
+  const Fault fault = fault_of(error);
+  return failure(
+      fault.what.substr(0, fault.what.find('\n')) + (fault.where.empty() ? "" : " (" + fault.where + ")"),
+      fault.hint.empty() ? "report it as a bug if nothing here explains it" : fault.hint);
 }
 
 std::vector<Machine> machines_of(const Cluster& cluster) {
@@ -283,12 +282,6 @@ std::string some_of(std::vector<std::string> parts, size_t most, const char* bet
     parts.push_back(format("and {} more", more));
   }
   return base::join(parts, between);
-}
-
-std::string ranks_in(const std::vector<int>& ranks) {
-  if (ranks.size() == 1) return format("rank {}", ranks.front());
-  if (ranks.size() == 2) return format("ranks {} and {}", ranks[0], ranks[1]);
-  return "ranks " + launch::ranges(ranks);
 }
 
 }  // namespace lockstep::doctor

@@ -7,7 +7,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/process/cpus.h"
-#include "tools/doctor/rules.h"
+#include "lockstep/launch/process/report.h"
+#include "tools/doctor/doctor.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -20,6 +21,13 @@ std::vector<int> numbers_of(const Machine& machine) {
   std::vector<int> ranks;
   for (const RankFacts* facts : machine) ranks.push_back(facts->job.rank);
   return ranks;
+}
+
+// "rank 3", "ranks 0 and 1", "ranks 0-2,5"
+std::string ranks_in(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return format("rank {}", ranks.front());
+  if (ranks.size() == 2) return format("ranks {} and {}", ranks[0], ranks[1]);
+  return "ranks " + launch::ranges(ranks);
 }
 
 // --- cores and threads ---
@@ -46,7 +54,7 @@ Machine crowded_ranks(const Machine& machine) {
   return crowded;
 }
 
-Problems crowded_cores(const Machine& machine) {
+Findings crowded_cores(const Machine& machine) {
   const Machine crowded = crowded_ranks(machine);
   if (crowded.empty()) return {};
   std::set<std::string> masks;
@@ -59,7 +67,7 @@ Problems crowded_cores(const Machine& machine) {
 }
 
 // In a batch job the other cores may be another job's.
-Problems idle_cores(const Machine& machine) {
+Findings idle_cores(const Machine& machine) {
   const RankFacts& first = *machine.front();
   std::map<std::string, int> cores_by_mask;
   for (const RankFacts* facts : machine) cores_by_mask[facts->cores.mask] = facts->cores.cores;
@@ -82,9 +90,9 @@ launch::ThreadShare share_of(const RankFacts& facts, const Cluster& cluster) {
                                 static_cast<int>(sharers), quota);
 }
 
-Problems too_many_threads(const RankFacts& facts, const Cluster& cluster) {
+Findings too_many_threads(const RankFacts& facts, const Cluster& cluster) {
   const auto share = share_of(facts, cluster);
-  return share.warnings.empty() ? Problems() : Problems{{share.warnings.front()}};
+  return share.warnings.empty() ? Findings() : Findings{{share.warnings.front()}};
 }
 
 std::string cores_text(const Cluster& cluster) {
@@ -116,7 +124,7 @@ std::string text_of(const RanksBy& kinds) {
 }
 
 // The parts of a divided GPU (MIG) have a UUID each and one bus address. NCCL accepts one rank of them.
-Problems shared_gpus(const Cluster& cluster) {
+Findings shared_gpus(const Cluster& cluster) {
   RanksBy ranks_by_bus;
   std::map<std::string, std::set<std::string>> uuids_by_bus;
   for (const RankFacts& facts : cluster.ranks) {
@@ -126,7 +134,7 @@ Problems shared_gpus(const Cluster& cluster) {
     ranks_by_bus[bus].push_back(facts.job.rank);
     uuids_by_bus[bus].insert(gpu->uuid);
   }
-  Problems problems;
+  Findings problems;
   for (const auto& [bus, ranks] : ranks_by_bus) {
     if (ranks.size() < 2) continue;
     const bool has_parts = uuids_by_bus[bus].size() > 1;
@@ -136,12 +144,12 @@ Problems shared_gpus(const Cluster& cluster) {
   return problems;
 }
 
-Problems no_device(const RankFacts& facts, const Cluster&) {
-  return facts.device_error.empty() ? Problems() : Problems{{facts.device_error}};
+Findings no_device(const RankFacts& facts, const Cluster&) {
+  return facts.device_error.empty() ? Findings() : Findings{{facts.device_error}};
 }
 
 // Only if nothing worse is wrong.
-Problems mixed_gpus(const Cluster& cluster) {
+Findings mixed_gpus(const Cluster& cluster) {
   RanksBy kinds;
   for (const RankFacts& facts : cluster.ranks) {
     if (!facts.device_error.empty()) return {};
@@ -157,15 +165,11 @@ Problems mixed_gpus(const Cluster& cluster) {
            kFailure}};
 }
 
-Problems far_from_gpu(const RankFacts& facts, const Cluster&) {
+Findings far_from_gpu(const RankFacts& facts, const Cluster&) {
   const Gpu* gpu = own_gpu(facts);
   if (!gpu || gpu->near.empty() || masks_overlap(gpu->near, facts.cores.mask)) return {};
   return {{format("cuda:{} is close to CPUs {}, but the rank may only use {}", facts.gpu, gpu->near,
                   facts.cores.mask)}};
-}
-
-std::string locality_text(const Cluster& cluster) {
-  return own_gpu(cluster.ranks.front()) ? "each rank may use CPUs close to its GPU" : "no GPU is used";
 }
 
 // "sm_90" runs on 9.0 and later of its generation, "sm_90a" on 9.0 only, "compute_90" on 9.0 and all later
@@ -178,7 +182,7 @@ bool runs_on(const std::string& architecture, const Gpu& gpu) {
   return number / 10 == gpu.major && number <= own;
 }
 
-Problems unsupported_gpu(const RankFacts& facts, const Cluster&) {
+Findings unsupported_gpu(const RankFacts& facts, const Cluster&) {
   const Gpu* gpu = own_gpu(facts);
   if (!gpu || gpu->major == 0 || facts.torch_archs.empty()) return {};
   if (std::ranges::any_of(facts.torch_archs, [&](const auto& name) { return runs_on(name, *gpu); }))
@@ -187,7 +191,7 @@ Problems unsupported_gpu(const RankFacts& facts, const Cluster&) {
                   gpu->name, gpu->major, gpu->minor)}};
 }
 
-Problems driver_outside(const RankFacts& facts, const Cluster&) {
+Findings driver_outside(const RankFacts& facts, const Cluster&) {
   if (facts.cuda_library || !facts.nvidia_driver || facts.wanted == "cpu") return {};
   if (facts.container.empty())
     return {{"this node has GPUs, but the driver's library (libcuda.so.1) is missing",
@@ -205,13 +209,13 @@ std::string gpus_text(const Cluster& cluster) {
 
 // --- libtorch on the processor ---
 
-Problems unused_instructions(const RankFacts& facts, const Cluster&) {
+Findings unused_instructions(const RankFacts& facts, const Cluster&) {
   const std::string& used = facts.cpu_capability;
   if (!facts.has_avx2 || used == "AVX2" || used == "AVX512") return {};
   return {{format("libtorch computes without AVX2 ({}), which this processor has", used)}};
 }
 
-Problems uneven_instructions(const Cluster& cluster) {
+Findings uneven_instructions(const Cluster& cluster) {
   RanksBy kinds;
   for (const RankFacts& facts : cluster.ranks) kinds[facts.cpu_capability].push_back(facts.job.rank);
   if (kinds.size() < 2) return {};
@@ -226,7 +230,7 @@ std::string libtorch_text(const Cluster& cluster) {
 
 // --- host name, memory, limits, signals ---
 
-Problems unresolved(const RankFacts& facts, const Cluster& cluster) {
+Findings unresolved(const RankFacts& facts, const Cluster& cluster) {
   if (facts.host_error.empty()) return {};
   const bool is_needed = machines_of(cluster).size() > 1 && !facts.variables.contains("GLOO_SOCKET_IFNAME");
   return {{format("the host's name {} does not resolve: {}", facts.job.host, facts.host_error), "",
@@ -257,7 +261,7 @@ long long memory_share(const Machine& machine) {
   return room < 0 ? -1 : room / static_cast<long long>(machine.size());
 }
 
-Problems little_memory(const Machine& machine) {
+Findings little_memory(const Machine& machine) {
   constexpr long long kLittle = kGiB, kTooLittle = 256 * kMiB;  // for a rank
   const long long share = memory_share(machine);
   if (share < 0 || share >= kLittle) return {};
@@ -266,11 +270,7 @@ Problems little_memory(const Machine& machine) {
            "", share < kTooLittle ? kFailure : kWarning}};
 }
 
-std::string memory_text(const Cluster& cluster) {
-  return text_of(cluster.ranks.front().memory);
-}
-
-Problems shm_problems(const Machine& machine) {
+Findings shm_problems(const Machine& machine) {
   constexpr long long kSmall = 128 * kMiB;  // a container's default is 64
   const Memory& first = machine.front()->memory;
   for (const RankFacts* facts : machine) {
@@ -296,7 +296,7 @@ bool below(long long value, long long bound) {
   return value >= 0 && value < bound;
 }
 
-Problems few_files(const RankFacts& facts, const Cluster&) {
+Findings few_files(const RankFacts& facts, const Cluster&) {
   const auto needed = static_cast<long long>(comm::files_for(facts.job));
   const long long hard = facts.limits.files.hard;
   if (!below(hard, needed)) return {};
@@ -317,8 +317,8 @@ constexpr LeastLimit kLeast[] = {
     {&ProcessLimits::memory, 64 * kGiB, "a process's address space", "-v", "CUDA alone reserves more"},
 };
 
-Problems low_limits(const RankFacts& facts, const Cluster&) {
-  Problems problems;
+Findings low_limits(const RankFacts& facts, const Cluster&) {
+  Findings problems;
   for (const LeastLimit& row : kLeast) {
     const long long soft = (facts.limits.*row.limit).soft;
     const bool is_count = row.limit == &ProcessLimits::processes;
@@ -331,7 +331,7 @@ Problems low_limits(const RankFacts& facts, const Cluster&) {
   return problems;
 }
 
-Problems little_locked_memory(const RankFacts& facts, const Cluster&) {
+Findings little_locked_memory(const RankFacts& facts, const Cluster&) {
   if (!facts.infiniband || !below(facts.limits.locked.soft, kGiB)) return {};
   return {{format("locked memory: at most {}, but InfiniBand locks what it sends",
                   bytes_text(facts.limits.locked.soft))}};
@@ -343,7 +343,7 @@ std::string limits_text(const Cluster& cluster) {
                 bytes_text(limits.locked.soft), bytes_text(limits.stack.soft));
 }
 
-Problems blocked_signals(const RankFacts& facts, const Cluster&) {
+Findings blocked_signals(const RankFacts& facts, const Cluster&) {
   const auto& blocked = facts.blocked_signals;
   if (blocked.empty()) return {};
   return {{format("{} {} blocked: at the job's end a run would write no checkpoint",
@@ -368,7 +368,9 @@ std::vector<Check> node_checks() {
       {"locality",
        {{kWarning, far_from_gpu,
          "bind ranks close to their GPUs: srun --gpu-bind=closest, or a --cpu-bind map"}},
-       locality_text},
+       [](const Cluster& cluster) -> std::string {
+         return own_gpu(cluster.ranks.front()) ? "each rank may use CPUs close to its GPU" : "no GPU is used";
+       }},
       {"gpus",
        {{kFailure, shared_gpus,
          "request one GPU per rank (--gpus-per-node, ngpus=), start fewer ranks per node, or train on CPUs: "
@@ -391,7 +393,7 @@ std::vector<Check> node_checks() {
        {{kWarning, little_memory,
          "request more memory (--mem, -l mem=), start fewer ranks per node, or check for other programs "
          "there"}},
-       memory_text},
+       [](const Cluster& cluster) { return text_of(cluster.ranks.front().memory); }},
       {"shm",
        {{kWarning, shm_problems,
          "start the container with --ipc=host or --shm-size=1g; otherwise remove what dead processes left "

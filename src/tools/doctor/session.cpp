@@ -8,7 +8,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/rendezvous/join.h"
-#include "tools/doctor/rules.h"
 #include "tools/report/page.h"
 
 namespace lockstep::base {
@@ -21,7 +20,6 @@ namespace {
 using report::seconds_text;
 using Rounds = std::vector<base::ClockRound>;
 
-constexpr size_t kNamedRanks = 8;
 constexpr long kShortJob = 600;  // seconds
 constexpr int kClockRounds = 8;
 constexpr double kMuch = 1;      // seconds: no time service sets that clock
@@ -97,7 +95,7 @@ Finding Session::missing(const std::exception& error) const {
   }
   if (names.empty()) return failure_of(error);
   return failure(
-      format("{} did not answer within {} s", some_of(names, kNamedRanks), timeout_.count() / 1000.0),
+      format("{} did not answer within {} s", base::listed(names, names.size()), timeout_.count() / 1000.0),
       "check whether that process is stopped (state T in ps), has died, or its node does not answer");
 }
 

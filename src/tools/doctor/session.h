@@ -2,8 +2,6 @@
 // Rounds in which every rank of the job sends JSON to rank 0, which answers all of them; what is measured in
 // such rounds; and what the results mean, as functions that tests can call.
 
-#include <ATen/core/Tensor.h>
-
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -15,7 +13,7 @@
 #include "lockstep/comm/rendezvous/network.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/scheduler.h"
-#include "tools/doctor/facts.h"
+#include "tools/doctor/doctor.h"
 
 namespace lockstep::comm {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NetworkAddress, interface, address, loopback, bits)
@@ -36,8 +34,9 @@ class Session {
   using Answer = std::function<Json(const std::vector<Json>& values)>;
 
   /// A round waits no longer than `timeout` for a rank.
-  Session(launch::Runtime& runtime, const DoctorSettings& settings, std::chrono::milliseconds timeout)
-      : runtime(runtime), settings(settings), timeout_(timeout) {}
+  Session(launch::Runtime& runtime, const DoctorSettings& settings, const RankFacts& own,
+          std::chrono::milliseconds timeout)
+      : runtime(runtime), settings(settings), own(own), timeout_(timeout) {}
 
   /// Collective: does `work` on this rank and returns rank 0's answer to all ranks' values. If `work` threw
   /// on some ranks, or a rank did not respond, it throws RoundFailed on every rank.
@@ -51,6 +50,7 @@ class Session {
 
   launch::Runtime& runtime;
   const DoctorSettings& settings;
+  const RankFacts& own;           // this rank's
   Cluster cluster = {};           // on rank 0: the facts of all ranks
   std::string gloo_problem = {};  // why no backend over gloo can open
 
@@ -165,25 +165,13 @@ struct ClockSkew {
 };
 Finding clocks_finding(const std::vector<ClockSkew>& skews);
 
-// --- sums that are known beforehand (backends.cpp) ---
-
-/// Small whole numbers, different for each rank and round: their sums are exact in floats.
-at::Tensor numbers_of(int64_t items, int round, int rank);
-
-/// Empty where `sum` is the sum over all ranks of the world; else where it first is not.
-std::string fault_in(const at::Tensor& sum, int round, int world);
+// --- backends.cpp ---
 
 /// Of an all-reduce, NCCL's "bus bandwidth".
 double bus_bandwidth(int64_t bytes, double seconds, int world);
 
-/// What NCCL's log (NCCL_DEBUG=INFO) says about its network and channels.
-struct NcclLog {
-  std::string network;    // "Socket", "IB", "AWS Libfabric"
-  std::string transport;  // of its channels: "P2P/CUMEM", "NET/Socket/0", several with commas
-};
-NcclLog read_nccl_log(const std::string& text);
-
-/// `fabric`: the fast network devices of this node, "mlx5_0", "hsn0".
-Finding nccl_finding(const NcclLog& log, const std::vector<std::string>& fabric, int nodes);
+/// Of NCCL's log (NCCL_DEBUG=INFO): its network and the transports of its channels. `fabric`: the fast
+/// network devices of this node, "mlx5_0", "hsn0".
+Finding nccl_finding(const std::string& log, const std::vector<std::string>& fabric, int nodes);
 
 }  // namespace lockstep::doctor

@@ -22,6 +22,10 @@
 #include "lockstep/models/exported.h"
 #include "tools/model_check/model_check.h"
 
+namespace lockstep {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExportedValue, name, kind, sizes)
+}
+
 namespace lockstep::model_check {
 namespace {
 
@@ -36,13 +40,6 @@ std::optional<at::ScalarType> dtype_of(const ExportedValue& value) {
   // a kind of Python's own is called like an old name of torch's: "int" is int32 there
   if (found == known.end() || c10::getDtypeNames(found->second).first != value.kind) return std::nullopt;
   return found->second;
-}
-
-Json values_json(const std::vector<ExportedValue>& values) {
-  auto list = Json::array();
-  for (const auto& value : values)
-    list.push_back({{"name", value.name}, {"kind", value.kind}, {"sizes", value.sizes}});
-  return list;
 }
 
 Json facts_json(const ExportedNet& net, const std::string& path) {
@@ -66,16 +63,11 @@ Json facts_json(const ExportedNet& net, const std::string& path) {
           {"numbers", numbers},
           {"frozen", frozen},
           {"buffers", net.buffers().size()},
-          {"inputs", values_json(facts.inputs)},
-          {"outputs", values_json(facts.outputs)},
+          {"inputs", nlohmann::json(facts.inputs)},
+          {"outputs", nlohmann::json(facts.outputs)},
           {"sizes", sizes},
           {"operators", facts.operators},
           {"notes", facts.notes}};
-}
-
-std::string range_words(const std::pair<int64_t, int64_t>& range, bool endless) {
-  if (!endless) return format("{} to {}", range.first, range.second);
-  return range.first <= 1 ? "any size" : format("{} or more", range.first);
 }
 
 // The same for people, a line each.
@@ -92,8 +84,12 @@ std::string facts_words(const ExportedNet& net, const Json& json) {
     for (const auto& value : *values)
       text += format("{:<8}{}  {}{}\n", values == &facts.inputs ? "input" : "output", value.name, value.kind,
                      dtype_of(value) ? " [" + base::join(value.sizes, ", ") + "]" : "");
-  for (const auto& [name, range] : facts.sizes)
-    text += format("{:<8}{}: {}\n", "size", name, range_words(range, json["sizes"][name]["most"].is_null()));
+  for (const auto& [name, range] : facts.sizes) {
+    const auto least = range.first <= 1 ? "any size" : format("{} or more", range.first);
+    text +=
+        format("{:<8}{}: {}\n", "size", name,
+               json["sizes"][name]["most"].is_null() ? least : format("{} to {}", range.first, range.second));
+  }
   std::vector<std::string> operators;
   for (const auto& [name, count] : facts.operators) operators.push_back(format("{} {}", name, count));
   text += "operators: " + base::join(operators, ", ") + "\n";
@@ -183,9 +179,10 @@ Json reached(const ExportedNet& net) {
 std::string pass_words(const char* mode, const Json& reached) {
   const auto missing = reached["without_gradient"].get<std::vector<std::string>>();
   const auto all = base::counted(reached["trained"].get<int64_t>(), "parameter");
-  if (missing.empty()) return format("{}: forward and backward succeeded; {} got a gradient\n", mode, all);
-  return format("{}: forward and backward succeeded; {} of {} got no gradient: {}\n", mode, missing.size(),
-                all, base::join(missing, ", "));
+  return format("{}: forward and backward succeeded; {}\n", mode,
+                missing.empty()
+                    ? all + " got a gradient"
+                    : format("{} of {} got no gradient: {}", missing.size(), all, base::join(missing, ", ")));
 }
 
 // Python's numbers beside those computed here.
@@ -250,10 +247,6 @@ std::map<std::string, at::Tensor> parameters_of(const ExportedNet& net) {
   return all;
 }
 
-at::Tensor gradient_of(const at::Tensor& parameter) {
-  return parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter);
-}
-
 // What the script of `lockstep model template --sample` leaves: "input.0", "output.0", "grad.fc.weight".
 class Sample {
  public:
@@ -306,8 +299,10 @@ class Sample {
         throw InputError(
             format("the sample has {}, but the model has no such parameter", base::printable(name)), path_,
             "check that it is a sample of this model, or " + std::string(kWriteAgain));
-      compared.insert(found->second.unsafeGetTensorImpl());
-      all.push_back(compare(name, gradient_of(found->second), as_tensor(value, name)));
+      const auto& parameter = found->second;
+      compared.insert(parameter.unsafeGetTensorImpl());
+      const auto gradient = parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter);
+      all.push_back(compare(name, gradient, as_tensor(value, name)));
     }
     if (compared.empty()) return;
     for (const auto& entry : net.named_parameters()) {  // Python's backward gave these none

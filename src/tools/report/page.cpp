@@ -72,30 +72,32 @@ std::string scaled(double value, std::initializer_list<Unit> units) {
 
 void Page::section(const std::string& heading) {
   heading_ = text_.empty() ? "" : "\n" + heading + "\n";
-  sections_.push_back({{"heading", heading}, {"items", ordered_json::array()}});
+  next_ = heading;
 }
 
 void Page::add(const char* kind, ordered_json value) {
+  if (next_) sections_.push_back({{"heading", *std::exchange(next_, std::nullopt)}});
   sections_.back()["items"].push_back({{kind, std::move(value)}});
 }
 
-void Page::print(const std::string& text) {
-  text_ += std::exchange(heading_, "") + text;
-}
-
-void Page::text(const std::string& text) {
-  print(text + "\n");
-  add("text", text);
-}
-
-void Page::note(const std::string& text) {
-  print(text + "\n");
-  add("note", text);
+void Page::text(const std::string& text, const char* kind) {
+  text_ += std::exchange(heading_, "") + text + "\n";
+  add(kind, text);
 }
 
 void Page::table(const Table& rows) {
-  print(aligned(rows));
+  text_ += std::exchange(heading_, "") + aligned(rows);
   add("table", rows);
+}
+
+void Page::bars(const std::string& title, const std::string& y_label, const std::vector<std::string>& parts,
+                const std::vector<Bar>& bars) {
+  ordered_json json = {{"title", title}, {"y_label", y_label}, {"parts", parts}};
+  for (const auto& [name, values] : bars) {
+    json["names"].push_back(name);
+    json["values"].push_back(values);
+  }
+  add("bars", std::move(json));
 }
 
 std::string Page::html() const {

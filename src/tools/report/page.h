@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,16 +13,26 @@ namespace lockstep::report {
 /// The first row is the head.
 using Table = std::vector<std::vector<std::string>>;
 
+/// A bar of a chart: the sizes of its parts.
+struct Bar {
+  std::string name;
+  std::vector<double> values;
+};
+
 class Page {
  public:
   explicit Page(std::string title) : title_(std::move(title)) {}
 
-  /// Begins a part with a heading, which the text leaves out for the first part.
+  /// Begins a part with a heading, which the text leaves out for the first part. A part without items is
+  /// left out.
   void section(const std::string& heading);
-  void text(const std::string& text);
+  void text(const std::string& text, const char* kind = "text");
   /// Small print.
-  void note(const std::string& text);
+  void note(const std::string& note) { text(note, "note"); }
   void table(const Table& rows);
+  /// Of the page alone: bars, each of as many parts as `parts` names.
+  void bars(const std::string& title, const std::string& y_label, const std::vector<std::string>& parts,
+            const std::vector<Bar>& bars);
   /// Of the page alone: {kind: value}, with a kind that page.html draws.
   void add(const char* kind, nlohmann::ordered_json value);
 
@@ -29,9 +40,8 @@ class Page {
   std::string html() const;
 
  private:
-  void print(const std::string& text);
-
   std::string title_, text_, heading_;  // heading_: the text's next one
+  std::optional<std::string> next_;     // the page's
   nlohmann::ordered_json sections_ = nlohmann::ordered_json::array();
 };
 

@@ -15,18 +15,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 using Runs = std::vector<RunData>;
 
-void name_run(Page& page, const Runs& runs, const RunData& run) {
-  if (runs.size() > 1) page.add("heading", run.name);
-}
-
 // --- the result of each run ---
-
-std::string last_of(const RunData& run, const char* metric) {
-  const auto found = run.epochs.find(metric);
-  if (found == run.epochs.end() || found->second.y.empty()) return "";
-  const double last = found->second.y.back();
-  return std::abs(last) >= 10 ? format("{:.5g}", last) : format("{:.4f}", last);
-}
 
 void add_result(Page& page, const Runs& runs) {
   constexpr std::pair<const char*, const char*> kMetrics[] = {{"training loss", "train_loss"},
@@ -39,8 +28,8 @@ void add_result(Page& page, const Runs& runs) {
   for (const auto& run : runs) rows.push_back({run.name, setting(run, "task.name"), run.outcome});
   for (const auto& [head, metric] : kMetrics) {
     std::vector<std::string> column;
-    for (const auto& run : runs) column.push_back(last_of(run, metric));
-    if (std::ranges::all_of(column, &std::string::empty)) continue;
+    for (const auto& run : runs) column.push_back(metric_text(last_of(run, metric)));
+    if (std::ranges::count(column, "–") == std::ssize(column)) continue;
     rows[0].emplace_back(head);
     for (size_t i = 0; i < runs.size(); ++i) rows[i + 1].push_back(column[i]);
   }
@@ -105,13 +94,11 @@ void add_curves(Page& page, const Runs& runs) {
 
 void add_evaluation(Page& page, const Runs& runs) {
   constexpr size_t kMostClasses = 64;
-  if (std::ranges::none_of(runs, [](const auto& run) { return at(run.facts, "evaluation").is_object(); }))
-    return;
   page.section("Evaluation");
   for (const auto& run : runs) {
     json evaluation = at(run.facts, "evaluation");
     if (!evaluation.is_object()) continue;
-    name_run(page, runs, run);
+    if (runs.size() > 1) page.add("heading", run.name);
     const auto classes = list(evaluation, "confusion").size();
     if (classes > kMostClasses) evaluation.erase("confusion");
     page.add("evaluation", evaluation);
@@ -122,7 +109,7 @@ void add_evaluation(Page& page, const Runs& runs) {
 // --- where each rank's time went, in the newest attempt that measured it ---
 
 void add_phases(Page& page, const Runs& runs) {
-  bool any = false;
+  page.section("Phases");
   for (const auto& run : runs) {
     ordered_json bars;
     for (const auto& attempt : list(run.facts, "attempts")) {
@@ -137,21 +124,18 @@ void add_phases(Page& page, const Runs& runs) {
           {"values", ranks}};
       for (size_t rank = 0; rank < ranks.size(); ++rank) bars["names"].push_back(format("rank {}", rank));
     }
-    if (bars.is_null()) continue;
-    if (!std::exchange(any, true)) page.section("Phases");
-    page.add("bars", bars);
+    if (!bars.is_null()) page.add("bars", bars);
   }
 }
 
 // --- stops and restarts ---
 
 void add_attempts(Page& page, const Runs& runs) {
-  bool any = false;
+  page.section("Stops and restarts");
   for (const auto& run : runs) {
     const auto& attempts = list(run.facts, "attempts");
     if (attempts.empty()) continue;
-    if (!std::exchange(any, true)) page.section("Stops and restarts");
-    name_run(page, runs, run);
+    if (runs.size() > 1) page.add("heading", run.name);
     const bool is_running = run.status && run.status->state == run_folder::RunState::running;
     page.add("attempts", {{"attempts", attempts}, {"is_running", is_running}});
   }
@@ -169,12 +153,9 @@ void add_configs(Page& page, const Runs& runs) {
 }
 
 void add_troubles(Page& page, const Runs& runs) {
-  auto lines = ordered_json::array();
-  for (const auto& run : runs)
-    for (const auto& trouble : run.troubles) lines.push_back(run.name + ": " + trouble);
-  if (lines.empty()) return;
   page.section("Files that could not be read");
-  page.add("list", std::move(lines));
+  for (const auto& run : runs)
+    for (const auto& trouble : run.troubles) page.note(run.name + ": " + trouble);
 }
 
 // Folders of one name are shown with their whole paths.
@@ -189,7 +170,7 @@ void number_equal_names(Runs& runs) {
 
 std::string report(const std::vector<std::filesystem::path>& folders) {
   Runs runs;
-  for (const auto& folder : folders) runs.push_back(read_run(folder));
+  for (const auto& folder : folders) runs.push_back(read_run(folder, /*with_facts=*/true));
   number_equal_names(runs);
   Page page(runs.size() == 1 ? runs[0].name : format("{} runs", runs.size()));
   for (const auto add :

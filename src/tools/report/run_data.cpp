@@ -1,5 +1,4 @@
-#include "tools/report/run_data.h"
-
+// A run's folder, as far as it can be read.
 #include <algorithm>
 #include <limits>
 
@@ -8,6 +7,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
+#include "tools/report/run_list.h"
 #include "trainer/config/yaml.h"
 
 namespace lockstep::report {
@@ -29,13 +29,13 @@ std::optional<std::string> read_if_there(RunData& run, const char* file) {
   }
 }
 
-nlohmann::json read_json(RunData& run, const char* file) {
-  const auto text = read_if_there(run, file);
-  if (!text) return {};
-  auto json = base::parse_json(*text);
-  if (json.is_object()) return json;
-  run.troubles.push_back(format("{}: not a complete JSON object", file));
-  return {};
+void read_facts(RunData& run) {
+  const auto text = read_if_there(run, "report.json");
+  auto json = text ? base::parse_json(*text) : nlohmann::json::object();
+  if (json.is_object())
+    run.facts = std::move(json);
+  else
+    run.troubles.emplace_back("report.json: not a complete JSON object");
 }
 
 void add_points(const nlohmann::json& line, std::map<std::string, Curve>& curves) {
@@ -56,7 +56,7 @@ void read_metrics(RunData& run) {
     end = std::min(text->find('\n', begin), text->size());
     const auto written = std::string_view(*text).substr(begin, end - begin);
     const auto line = base::parse_json(written);
-    const auto event = report::text(line, "event");
+    const auto& event = at(line, "event");
     if (event == "step" || event == "epoch") {
       add_points(line, event == "step" ? run.steps : run.epochs);
     } else if (!line.is_object() && !written.empty()) {
@@ -99,7 +99,7 @@ void check_is_run(const RunData& run) {
 
 }  // namespace
 
-RunData read_numbers(const fs::path& folder) {
+RunData read_run(const fs::path& folder, bool with_facts) {
   RunData run;
   run.folder = folder.string();
   run.name = fs::absolute(folder).lexically_normal().filename().string();
@@ -107,21 +107,15 @@ RunData read_numbers(const fs::path& folder) {
   check_is_run(run);
   try {
     auto job = run_folder::job_status(folder);
-    run.verdict = std::move(job.text);
     run.outcome = std::move(job.outcome);
     run.status = std::move(job.status);
   } catch (const std::exception& error) {
-    run.verdict = run.outcome = "unknown";
+    run.outcome = "unknown";
     run.troubles.push_back(describe(error));
   }
   read_config(run);
   read_metrics(run);
-  return run;
-}
-
-RunData read_run(const fs::path& folder) {
-  auto run = read_numbers(folder);
-  run.facts = read_json(run, "report.json");
+  if (with_facts) read_facts(run);
   return run;
 }
 
@@ -135,11 +129,6 @@ const nlohmann::json& at(const nlohmann::json& object, const char* key) {
 double number(const nlohmann::json& object, const char* key) {
   const auto& value = at(object, key);
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
-}
-
-std::string text(const nlohmann::json& object, const char* key) {
-  const auto& value = at(object, key);
-  return value.is_string() ? value.get<std::string>() : "";
 }
 
 const nlohmann::json& list(const nlohmann::json& object, const char* key) {

@@ -58,18 +58,13 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return found;
 }
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 void add_run(RunList& list, const fs::path& folder) {
   try {
-    auto run = read_numbers(folder);
+    auto run = read_run(folder);
     if (run.status) return list.runs.push_back(std::move(run));
-    const auto& reason = run.troubles.empty() ? run.verdict : run.troubles.front();
-    list.passed_over.emplace_back(run.folder, first_line(reason));
+    list.passed_over.emplace_back(run.folder, base::split(run.troubles.front(), '\n').at(0));
   } catch (const std::exception& error) {
-    list.passed_over.emplace_back(folder.string(), first_line(describe(error)));
+    list.passed_over.emplace_back(folder.string(), base::split(describe(error), '\n').at(0));
   }
 }
 
@@ -122,20 +117,15 @@ std::string time_text(double seconds) {
 struct Fact {
   const char *word, *head;
   std::string (*text)(const RunData&);
-  json (*key)(const RunData&);
 };
 const Fact kFacts[] = {
-    {"name", "run", [](const RunData& run) { return base::printable(run.name); },
-     [](const RunData&) { return json(); }},  // run_before() compares names
-    {"state", "state", [](const RunData& run) { return std::string(run_folder::name_of(run.status->state)); },
-     [](const RunData& run) { return json(run_folder::name_of(run.status->state)); }},
+    {"name", "run", [](const RunData& run) { return base::printable(run.name); }},
+    {"state", "state",
+     [](const RunData& run) { return std::string(run_folder::name_of(run.status->state)); }},
     {"epoch", "epoch",
-     [](const RunData& run) { return format("{}/{}", run.status->epoch, run.status->epochs); },
-     [](const RunData& run) { return json(run.status->epoch); }},
-    {"step", "step", [](const RunData& run) { return format("{}", run.status->step); },
-     [](const RunData& run) { return json(run.status->step); }},
-    {"when", "when", [](const RunData& run) { return time_text(run.status->updated); },
-     [](const RunData& run) { return json(-run.status->updated); }}};
+     [](const RunData& run) { return format("{}/{}", run.status->epoch, run.status->epochs); }},
+    {"step", "step", [](const RunData& run) { return format("{}", run.status->step); }},
+    {"when", "when", [](const RunData& run) { return time_text(run.status->updated); }}};
 
 const Fact* find_fact(const std::string& word) {
   const auto* fact = std::ranges::find(kFacts, word, &Fact::word);
@@ -166,7 +156,8 @@ std::vector<std::string> metrics_of(const RunList& list) {
 }
 
 json key_of(const RunData& run, const std::string& word, bool is_metric) {
-  if (const auto* fact = find_fact(word)) return fact->key(run);
+  if (word == "when") return -run.status->updated;  // the newest first, to the second
+  if (const auto* fact = find_fact(word)) return sort_key(fact->text(run));
   if (!is_metric) return sort_key(setting(run, word));
   return number_json((holds(kMoreIsBetter, word) ? -1 : 1) * metric_summary(run, word).best);
 }
@@ -199,10 +190,6 @@ std::string clipped(const std::string& text) {
   for (size_t seen = 0; at < text.size(); ++at)
     if ((static_cast<unsigned char>(text[at]) & 0xC0) != 0x80 && ++seen == kWidest) break;
   return text.substr(0, at) + "…";
-}
-
-std::string metric_text(double value) {
-  return std::isnan(value) ? "–" : format("{:.4g}", value);
 }
 
 bool has(const RunList& list, const std::string& metric) {
@@ -299,6 +286,14 @@ RunList list_runs(const fs::path& folder) {
 std::string setting(const RunData& run, const std::string& key) {
   const auto found = std::ranges::find(run.settings, key, &std::pair<std::string, std::string>::first);
   return found == run.settings.end() ? "" : found->second;
+}
+
+double last_of(const RunData& run, const std::string& metric) {
+  return metric_summary(run, metric).last;
+}
+
+std::string metric_text(double value) {
+  return std::isnan(value) ? "–" : format("{:.4g}", value);
 }
 
 void sort_runs(RunList& list, const std::string& word) {

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <string_view>
+#include <optional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/paths.h"
@@ -22,15 +23,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string text_at(const Process& process, const char* key) {
-  return process.at(key).get<std::string>();
-}
-
-int rank_of(const Process& process) {
-  return process.at("rank").get<int>();
-}
-
-constexpr int kSchema = 1;
 constexpr size_t kMostReasons = 4;  // of one field, where ranks differ
 
 // In the order in which their reasons are printed.
@@ -40,10 +32,10 @@ constexpr const char* kFields[] = {"launcher",   "mpi",         "mpi_choice", "r
 
 std::string headline(const Report& report) {
   const Process& first = report.processes.front();
-  std::string text = format("{} on {}, launcher {}", base::counted(first.at("world").get<int>(), "rank"),
-                            base::counted(first.at("nodes").get<int>(), "node"), text_at(first, "launcher"));
-  if (const auto scheduler = text_at(first, "scheduler"); scheduler != "none")
-    text += format(", {} job {}", scheduler, base::printable(text_at(first, "job_id")));
+  std::string text = format("{} on {}, launcher {}", base::counted(first.world, "rank"),
+                            base::counted(first.nodes, "node"), first.launcher);
+  if (first.scheduler != "none")
+    text += format(", {} job {}", first.scheduler, base::printable(first.job_id));
   if (!report.ends.empty()) text += ", ends " + report.ends;
   return text + "\n";
 }
@@ -51,12 +43,9 @@ std::string headline(const Report& report) {
 std::string table(const Report& report) {
   constexpr const char* kRow = "{:>6}  {:>7}  {:>5}  {:<7}  {:>7}  {:>8}  {}\n";
   std::string text = "\n" + format(kRow, "rank", "local", "node", "device", "threads", "pid", "host");
-  for (const Process& process : report.processes) {
-    const auto number = [&](const char* key) { return process.at(key).get<long>(); };
-    text += format(kRow, number("rank"), format("{}/{}", number("local_rank"), number("local_world")),
-                   number("node_rank"), text_at(process, "device"), number("threads"), number("pid"),
-                   base::printable(text_at(process, "host")));
-  }
+  for (const Process& one : report.processes)
+    text += format(kRow, one.rank, format("{}/{}", one.local_rank, one.local_world), one.node_rank,
+                   one.device, one.threads, one.pid, base::printable(one.host));
   return text;
 }
 
@@ -64,8 +53,8 @@ launch::Grouped reasons_of(const Report& report, const char* field) {
   launch::Grouped groups;
   for (const Process& process : report.processes) {
     if (groups.size() > kMostReasons) break;
-    const auto& because = process.at("because");
-    if (because.contains(field)) launch::add(groups, because[field].get<std::string>(), rank_of(process));
+    const auto because = process.because.find(field);
+    if (because != process.because.end()) launch::add(groups, because->second, process.rank);
   }
   return groups;
 }
@@ -96,8 +85,7 @@ std::string reasons(const Report& report) {
 std::string warnings(const Report& report) {
   launch::Grouped groups;
   for (const Process& process : report.processes)
-    for (const auto& warning : process.at("warnings"))
-      launch::add(groups, warning.get<std::string>(), rank_of(process));
+    for (const auto& warning : process.warnings) launch::add(groups, warning, process.rank);
   if (groups.empty()) return "";
   std::string text = "\nwarnings\n";
   for (const auto& [warning, ranks] : groups)
@@ -111,87 +99,54 @@ std::string tagged(const std::string& text, int rank) {
   return result;
 }
 
-constexpr std::string_view kCuda = "cuda:";
 constexpr std::chrono::milliseconds kMeetWithin{10'000};  // without MPI
+constexpr std::chrono::seconds kLeave{60};
 
 // A missing device is no error yet: the table is printed first.
 Process own_process(const launch::Runtime& runtime, const std::string& wanted,
                     const launch::Environment& environment) {
-  Job job = runtime.job();
   const launch::ThreadShare share = launch::share_threads(runtime, environment);
-  std::string device = "none", device_error;
+  Process own;
+  static_cast<Job&>(own) = runtime.job();
+  own.pid = ::getpid();
+  own.threads = share.threads;
+  own.cpus = launch::own_cpus().units;
   try {
     const launch::DeviceChoice choice =
-        launch::choose_device(job, LaunchOptions{.device = wanted}, environment);
-    device = choice.name;
-    job.because["device"] = choice.because;
+        launch::choose_device(own, LaunchOptions{.device = wanted}, environment);
+    own.device = choice.name;
+    own.because["device"] = choice.because;
+    if (choice.is_cuda()) own.gpu = launch::identify_gpu(choice.index);
   } catch (const InputError& error) {
-    job.because["device"] = device_error = error.what();
+    own.because["device"] = own.device_error = error.what();
   }
-  job.because["threads"] = share.because;
-  job.warnings.insert(job.warnings.end(), share.warnings.begin(), share.warnings.end());
-  return describe(job, device, device_error, share.threads, launch::own_cpus().units);
-}
-
-// Only rank 0 asks the scheduler.
-std::string deadline_text(const Job& job, const launch::Environment& environment) {
-  const auto end = job.rank == 0 ? launch::job_deadline(job, environment) : std::nullopt;
-  return end ? launch::utc_text(*end) : "";
+  own.because["threads"] = share.because;
+  own.warnings.insert(own.warnings.end(), share.warnings.begin(), share.warnings.end());
+  return own;
 }
 
 Report report_of(const std::vector<std::string>& texts, const Job& job,
                  const launch::Environment& environment) {
   Report report;
-  for (const auto& text : texts) report.processes.push_back(Process::parse(text));
-  std::ranges::sort(report.processes, {}, rank_of);
-  report.ends = deadline_text(job, environment);
+  for (const auto& text : texts) report.processes.push_back(nlohmann::json::parse(text).get<Process>());
+  std::ranges::sort(report.processes, {}, &Process::rank);
+  const auto end = job.rank == 0 ? launch::job_deadline(job, environment) : std::nullopt;
+  if (end) report.ends = launch::utc_text(*end);
   return report;
 }
 
-std::string first_line(const std::exception& error) {
-  const std::string what = error.what();
-  return what.substr(0, what.find('\n'));
+void refuse_deviceless(const nlohmann::json& process) {
+  if (process.is_null()) return;
+  const auto one = process.get<Process>();
+  throw InputError(one.device_error, format("rank {} of {} on host {}", one.rank, one.world, one.host),
+                   "use --device cpu, or request as many GPUs per node as ranks");
 }
 
-// Over MPI all ranks have come to MPI_Init already.
-std::chrono::milliseconds timeout_of(const launch::Runtime& runtime) {
-  return runtime.has_mpi() ? runtime.join_timeout() : std::min(runtime.join_timeout(), kMeetWithin);
-}
-
-// Why the ranks cannot meet; empty where they can. Without MPI they meet over the network, which may be what
-// is broken: then each process prints its own report.
-std::string meet(launch::Runtime& runtime) {
-  try {
-    comm::join_ranks(runtime, timeout_of(runtime));
-    return "";
-  } catch (const std::exception& error) {
-    if (runtime.has_mpi()) throw;
-    return first_line(error);
-  }
-}
-
-Answers gather(const launch::Runtime& runtime, Process own, std::string apart,
-               const launch::Environment& environment) {
-  Answers answers;
-  const auto make_report = [&](const std::vector<std::string>& texts) {
-    answers.report = report_of(texts, runtime.job(), environment);
-    for (const Process& process : answers.report->processes)
-      if (text_at(process, "device_error") != "") return base::as_line(process);
-    return std::string("null");
-  };
-  if (apart.empty()) {
-    try {
-      answers.deviceless =
-          Process::parse(comm::ask_rank_zero(runtime, base::as_line(own), make_report, timeout_of(runtime)));
-      return answers;
-    } catch (const std::exception& error) {
-      if (runtime.has_mpi()) throw;
-      apart = first_line(error);
-    }
-  }
-  own["warnings"].push_back("cannot reach the other ranks, so each prints its own lines: " + apart);
-  answers.deviceless = Process::parse(make_report({base::as_line(own)}));
-  return answers;
+void refuse_missing(const Report& report) {
+  if (report.complete()) return;
+  const Process& first = report.processes.front();
+  throw Error(format("{} of {} ranks answered", report.processes.size(), first.world), "host " + first.host,
+              "start the missing ranks at about the same time, and check that they can reach MASTER_ADDR");
 }
 
 }  // namespace
@@ -200,67 +155,62 @@ std::string as_text(const Report& report) {
   std::string text = headline(report) + table(report) + reasons(report) + warnings(report);
   if (!base::find_beside("liblockstep_python.so").empty())
     text += "\nto use this backend in Python: init_process_group(\"lockstep\")\n";
-  return report.complete() ? text : tagged(text, rank_of(report.processes.front()));
+  return report.complete() ? text : tagged(text, report.processes.front().rank);
 }
 
 std::string as_json(const Report& report) {
-  ordered_json json = {{"schema", kSchema}};
-  for (const char* key : {"world", "nodes", "launcher", "scheduler", "job_id"})
-    json[key] = report.processes.front().at(key);
-  json["ends"] = report.ends.empty() ? ordered_json() : ordered_json(report.ends);
-  json["complete"] = report.complete();
-  json["ranks"] = report.processes;
+  const Process& first = report.processes.front();
+  const ordered_json json = {{"schema", 1},
+                             {"world", first.world},
+                             {"nodes", first.nodes},
+                             {"launcher", first.launcher},
+                             {"scheduler", first.scheduler},
+                             {"job_id", first.job_id},
+                             {"ends", report.ends.empty() ? ordered_json() : ordered_json(report.ends)},
+                             {"complete", report.complete()},
+                             {"ranks", nlohmann::json(report.processes)}};
   // one line if several processes print
   return report.complete() ? base::as_lines(json) : base::as_line(json) + "\n";
 }
 
-Process describe(const Job& job, const std::string& device, const std::string& device_error, int threads,
-                 const std::string& cpus) {
-  return {{"rank", job.rank},
-          {"world", job.world},
-          {"local_rank", job.local_rank},
-          {"local_world", job.local_world},
-          {"node_rank", job.node_rank},
-          {"nodes", job.nodes},
-          {"host", job.host},
-          {"launcher", job.launcher},
-          {"mpi", job.mpi},
-          {"scheduler", job.scheduler},
-          {"job_id", job.job_id},
-          {"pid", ::getpid()},
-          {"device", device},
-          {"device_error", device_error},
-          {"threads", threads},
-          {"cpus", cpus},
-          {"because", job.because},
-          {"warnings", job.warnings}};
-}
-
-Answers ask_all(launch::Runtime& runtime, const std::string& device) {
+void run(const std::string& launcher, const std::string& device, bool json) {
+  launch::Runtime runtime(launcher, {.leave_timeout = kLeave});
   const launch::Environment environment = launch::current_environment();
-  const std::string apart = meet(runtime);
-  const Process own = own_process(runtime, device, environment);
-  launch::GpuIdentity gpu;
-  if (const auto device = text_at(own, "device"); device.starts_with(kCuda))
-    gpu = launch::identify_gpu(std::stoi(device.substr(kCuda.size())));
-  Answers answers = gather(runtime, own, apart, environment);
-  answers.met = apart.empty();
-  answers.gpu = gpu;
-  return answers;
-}
-
-void refuse_missing(launch::Runtime& runtime, const Answers& answers) {
-  if (const Process& one = answers.deviceless; !one.is_null())
-    throw InputError(
-        text_at(one, "device_error"),
-        format("rank {} of {} on host {}", rank_of(one), one.at("world").get<int>(), text_at(one, "host")),
-        "use --device cpu, or request as many GPUs per node as ranks");
-  if (answers.met) comm::refuse_shared_gpus(runtime, {answers.gpu});
-  if (!answers.report || answers.report->complete()) return;
-  const auto& processes = answers.report->processes;
-  throw Error(format("{} of {} ranks answered", processes.size(), processes[0].at("world").get<int>()),
-              "host " + text_at(processes[0], "host"),
-              "start the missing ranks at about the same time, and check that they can reach MASTER_ADDR");
+  const auto timeout =
+      runtime.has_mpi() ? runtime.join_timeout() : std::min(runtime.join_timeout(), kMeetWithin);
+  // Without MPI the ranks meet over the network, which may be what is broken: then each prints its own
+  // report.
+  std::string apart;
+  const auto together = [&](const auto& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      if (runtime.has_mpi()) throw;
+      const std::string what = error.what();
+      apart = what.substr(0, what.find('\n'));
+    }
+  };
+  together([&] { comm::join_ranks(runtime, timeout); });
+  const bool met = apart.empty();
+  Process own = own_process(runtime, device, environment);
+  std::optional<Report> report;  // on rank 0, and on each rank where the others could not be asked
+  const auto answer = [&](const std::vector<std::string>& texts) {
+    report = report_of(texts, runtime.job(), environment);
+    const auto deviceless =
+        std::ranges::find_if(report->processes, [](const auto& one) { return !one.device_error.empty(); });
+    return deviceless == report->processes.end() ? "null" : base::as_line(nlohmann::json(*deviceless));
+  };
+  std::string deviceless;
+  const auto line = base::as_line(nlohmann::json(own));
+  if (met) together([&] { deviceless = comm::ask_rank_zero(runtime, line, answer, timeout); });
+  if (!apart.empty()) {
+    own.warnings.push_back("cannot reach the other ranks, so each prints its own lines: " + apart);
+    deviceless = answer({base::as_line(nlohmann::json(own))});
+  }
+  if (report) output::print(json ? as_json(*report) : as_text(*report));
+  refuse_deviceless(nlohmann::json::parse(deviceless));
+  if (met) comm::refuse_shared_gpus(runtime, {own.gpu});
+  if (report) refuse_missing(*report);
 }
 
 }  // namespace lockstep::whoami

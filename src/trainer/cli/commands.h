@@ -2,6 +2,7 @@
 // The table of subcommands, which `lockstep --help` lists, and the program's version.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::cluster {
@@ -23,7 +24,9 @@ const std::vector<Subcommand>& commands();
 /// Whether the command joins the ranks of a job; the others run anywhere, each process for itself.
 bool joins_job(const std::string& command);
 
-/// What this program was built from: lockstep, commit, libtorch, MPI, CUDA, NCCL and compiler, a line each.
+/// What this program was built from: the names and versions of lockstep, commit, libtorch, MPI, ...
+std::vector<std::pair<std::string, std::string>> versions();
+/// A line each.
 std::string version_text();
 /// The version and the commit alone.
 std::string version_line();

@@ -22,18 +22,21 @@ std::string mpi_version() {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> versions() {
+  const bool has_python = !base::find_beside("liblockstep_python.so").empty();
+  return {{"lockstep", LOCKSTEP_VERSION},
+          {"commit", LOCKSTEP_GIT_COMMIT},
+          {"libtorch", LOCKSTEP_LIBTORCH_VERSION},
+          {"MPI", format("{} (LOCKSTEP_MPI can be {})", mpi_version(), base::join(mpi::supported(), ", "))},
+          {"CUDA", LOCKSTEP_CUDA_VERSION},
+          {"NCCL", LOCKSTEP_NCCL_VERSION},
+          {"Python", has_python ? "backend \"lockstep\" available" : "not built in"},
+          {"compiler", LOCKSTEP_COMPILER}};
+}
+
 std::string version_text() {
-  std::string text = format("lockstep  {}\n", LOCKSTEP_VERSION);
-  text += format("commit    {}\n", LOCKSTEP_GIT_COMMIT);
-  text += format("libtorch  {}\n", LOCKSTEP_LIBTORCH_VERSION);
-  text +=
-      format("MPI       {} (LOCKSTEP_MPI can be {})\n", mpi_version(), base::join(mpi::supported(), ", "));
-  text += format("CUDA      {}\n", LOCKSTEP_CUDA_VERSION);
-  text += format("NCCL      {}\n", LOCKSTEP_NCCL_VERSION);
-  text += format("Python    {}\n", base::find_beside("liblockstep_python.so").empty()
-                                       ? "not built in"
-                                       : "backend \"lockstep\" available");
-  text += format("compiler  {}\n", LOCKSTEP_COMPILER);
+  std::string text;
+  for (const auto& [name, version] : versions()) text += format("{:<8}  {}\n", name, version);
   return text;
 }
 

@@ -140,14 +140,6 @@ std::vector<NetworkAddress> interfaces_up() {
   return found;
 }
 
-std::vector<std::string> resolve(const std::string& host) {
-  const auto answer = look_up(host, 0, kNameService);
-  std::vector<std::string> found;
-  for (const addrinfo* entry = answer.addresses.get(); entry; entry = entry->ai_next)
-    if (is_internet(entry->ai_addr)) found.push_back(numeric_address(entry->ai_addr));
-  return found;
-}
-
 Lookup ask_name_service(const std::string& host, std::uint16_t port, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -205,7 +197,7 @@ bool names_loopback_itself(const std::string& host) {
 }
 
 bool is_own_address(const std::string& host) {
-  const auto addresses = resolve(host);
+  const auto addresses = addresses_in(look_up(host, 0, kNameService));
   return !addresses.empty() && !names_loopback_itself(addresses.front()) &&
          is_local(interfaces_up(), addresses.front());
 }
@@ -214,7 +206,8 @@ NetworkFacts network_facts() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   const char* wanted = std::getenv(kVariable);
-  return {name.data(), resolve(name.data()), interfaces_up(), wanted ? wanted : ""};
+  return {name.data(), addresses_in(look_up(name.data(), 0, kNameService)), interfaces_up(),
+          wanted ? wanted : ""};
 }
 
 Lookup look_up(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
@@ -222,6 +215,13 @@ Lookup look_up(const std::string& host, std::uint16_t port, std::chrono::millise
   if (number.code == 0) return number;
   const auto ask = [=] { return ask_name_service(host, port, 0); };
   return base::run_for(timeout, ask).value_or(Lookup{EAI_AGAIN});
+}
+
+std::vector<std::string> addresses_in(const Lookup& answer) {
+  std::vector<std::string> found;
+  for (const addrinfo* entry = answer.addresses.get(); entry; entry = entry->ai_next)
+    if (is_internet(entry->ai_addr)) found.push_back(numeric_address(entry->ai_addr));
+  return found;
 }
 
 Listener listen_on(const std::string& address, std::uint16_t port) {

@@ -54,6 +54,8 @@ struct Lookup {
 };
 /// Asks the name service with a timeout. Numeric addresses need no lookup.
 Lookup look_up(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout);
+/// "10.0.0.5", in the resolver's order.
+std::vector<std::string> addresses_in(const Lookup& answer);
 
 struct Listener {
   base::Descriptor socket;

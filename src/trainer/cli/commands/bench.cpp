@@ -72,6 +72,7 @@ static int run_bench_allreduce(const std::vector<std::string>& args) {
     check(asked);
   });
   asked.program = version_line();
+  asked.words = args;
   return bench::all_reduce(asked);
 }
 
@@ -81,6 +82,7 @@ static int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   auto args = given;
   bench::DpVsDdpBench wanted;
   const auto part = take_part(args);
+  wanted.words = args;
   Options options("bench dp-vs-ddp",
                   "compares DDP with DataParallel (loss on the first device, or inside forward)",
                   {"lockstep bench dp-vs-ddp", "lockstep bench dp-vs-ddp --devices 4 --out dp.html"});

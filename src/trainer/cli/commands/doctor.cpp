@@ -1,29 +1,10 @@
 // lockstep doctor: what is wrong with this node, this job and its network, and what to do about it.
-#include <sstream>
-
-#include "lockstep/base/error.h"
 #include "tools/doctor/doctor.h"
+#include "lockstep/base/error.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/options.h"
 
 namespace lockstep::cli {
-namespace {
-
-// "libtorch  2.11.0" a line
-std::map<std::string, std::string> versions() {
-  std::map<std::string, std::string> result;
-  std::istringstream lines(version_text());
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string name, value;
-    words >> name >> std::ws;
-    std::getline(words, value);
-    result[name] = value;
-  }
-  return result;
-}
-
-}  // namespace
 
 int run_doctor(const std::vector<std::string>& args) {
   doctor::DoctorSettings settings;
@@ -36,7 +17,8 @@ int run_doctor(const std::vector<std::string>& args) {
   options.add("runs", settings.runs, "FOLDER", "the folder for runs (default: the config's, else runs)");
   options.add("device", settings.device, "NAME", "auto, cpu or cuda (default auto)");
   if (!options.parse(args)) return kDone;
-  settings.versions = versions();
+  const auto known = versions();
+  settings.versions = {known.begin(), known.end()};
   settings.environment = launch::current_environment();
   return doctor::run(settings);
 }
