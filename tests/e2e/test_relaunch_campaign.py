@@ -153,11 +153,8 @@ class Campaign:
         tests = run_process(["sh", "-c", COMMIT_OF_TESTS], cwd=SOURCE, check=True).stdout.strip()
         return (*re.search(r"^lockstep +(\S+)\ncommit +(\S+)", told).groups(), tests, self.lockstep.stat().st_mtime)
 
-    def is_unchanged(self):
-        return self.versions() == self.begun_with
-
     def row(self, seed):
-        assert self.is_unchanged(), "the program or the tests changed during the campaign: it is not recorded"
+        assert self.versions() == self.begun_with, "the program or the tests changed during the campaign: it is not recorded"
         version, commit, tests, _ = self.begun_with
         return {"date": f"{datetime.date.today()}", "version": version, "commit": commit, "tests": tests, "scheduler": self.scheduler,
                 "seed": seed, "runs": self.runs, "faults": {name: [self.faults[name], self.survived[name]] for name in FAULTS},
@@ -186,7 +183,7 @@ def test_every_broken_run_ends_with_the_bits_of_an_unbroken_one(scheduler, submi
         campaign = Campaign(scheduler, submit, tmp_path, lockstep, environment, reference)
         stack.callback(lambda: add_row(campaign.row(seed), request.config.getoption("--record"), capsys) if campaign.runs else None)
         stack.callback(lambda: campaign.lab.stop() if campaign.lab else None)
-        while campaign.runs == 0 or time.monotonic() < end and campaign.is_unchanged():
+        while campaign.runs == 0 or time.monotonic() < end:
             campaign.run(seed + campaign.runs)
     assert not campaign.failures
     assert all(statistics.median(times) <= SECONDS for times in campaign.seconds.values()), campaign.seconds
