@@ -44,7 +44,7 @@ def test_train_starts_its_own_ranks(run, mpirun, lockstep, tmp_path):
     words = [lockstep, "train", write_config(tmp_path, PIMA), "--ranks", 3, "--set", "task.class_weights=balanced"]
     result = run(*words, cwd=tmp_path, check=True)
     assert "pima on 3 ranks" in result.stderr and "finished all epochs" in run(lockstep, "status", "runs/pima", cwd=tmp_path).stdout
-    assert "(balanced): 0 0.767, 1 1.435" in result.stderr and "insulin 374 (now 122)" in result.stderr
+    assert "(balanced): class 0: 0.767, class 1: 1.435" in result.stderr and "374 in insulin (now 122)" in result.stderr
     inside = mpirun(2, *words, cwd=tmp_path)
     assert inside.returncode == 2 and inside.stderr.count("omit --ranks") == 1, inside.output
     for mistyped in (["--ranks", 65000], ["--set", "train.as_world=65000"]):  # it would take all memory

@@ -50,9 +50,9 @@ at::Tensor numbers(int64_t items, int round, int rank) {
 }
 
 at::Tensor sum_of_numbers(int64_t items, int round, int world) {
-  auto sum = at::zeros({items});
-  for (int rank = 0; rank < world; ++rank) sum.add_(numbers(items, round, rank));
-  return sum;
+  auto sum = at::zeros({64});  // they repeat
+  for (int rank = 0; rank < world; ++rank) sum.add_(numbers(64, round, rank));
+  return sum.repeat({items / 64 + 1}).narrow(0, 0, items);
 }
 
 // By device and by the group in whose shared memory they lie.

@@ -1,9 +1,9 @@
 // `lockstep job`: reads the allocation, starts the ranks, restarts lost ones, and continues stopped runs.
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -94,8 +94,9 @@ class Job {
     const auto task = value(environment_, "SLURM_ARRAY_TASK_ID", value(environment_, "PBS_ARRAY_INDEX"));
     if (!task.empty()) path += "." + task;
     std::ranges::replace(words, '\n', ' ');
-    std::ofstream(path, std::ios::app)
-        << event << ' ' << job_->id() << (words.empty() ? "" : " ") << words << '\n';
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+    const base::Descriptor file(::open(path.c_str(), flags, 0644));
+    base::write_all(file.number(), format("{} {}{}{}\n", event, job_->id(), words.empty() ? "" : " ", words));
   }
 
   // The script's end is the job's end, unless the scheduler restarts the job.
@@ -210,7 +211,15 @@ class Job {
     as_world_ = std::max<int64_t>(0, base::number_in(found).value_or(0));
   }
 
+  // The submission folder may be shared.
+  static std::string run_in(const std::string& file) {
+    if (run_folder::is_of_another_user(file))
+      throw InputError("the file with the run's path belongs to another user", file, "remove it");
+    return base::first_line(file);
+  }
+
   int train_once() {
+    base::check_output(run_file_, "submit from a folder that can be written");
     base::replace_file(run_file_, "");
     fs::remove(errors_file(relaunches_), none_);
     const auto cores = sum_of(&Node::cpus, allocation_) / allocation_.threads_per_core;
@@ -229,7 +238,7 @@ class Job {
     end_ = run_ranks(*job_, signals_, std::move(plan));
     // the ranks know another reason
     if (end_.is_guess && !only_ranks_were_lost(errors(), false)) end_.out_of_memory.clear();
-    const auto folder = base::first_line(run_file_);
+    const auto folder = run_in(run_file_);
     // without a run folder, the ranks exit with 2 if they reject the input
     if (folder.empty()) return end_.status == 0 || end_.status == kBadInput ? kBadInput : kFailed;
     run_ = folder;
@@ -247,10 +256,7 @@ class Job {
   // status if there is nothing to continue.
   std::optional<int> find_run_to_continue() {
     if (job_->restarts() == 0 && !is_chain_) return std::nullopt;
-    struct stat facts {};
-    if (::lstat(run_file_.c_str(), &facts) == 0 && facts.st_uid != ::geteuid())
-      throw InputError("the file with the run's path belongs to another user", run_file_, "remove it");
-    const auto folder = base::first_line(run_file_);
+    const auto folder = run_in(run_file_);
     if (folder.empty() || !fs::is_directory(folder, none_)) {
       if (job_->restarts() > 0 || value(environment_, "LOCKSTEP_LINK") == "1") return std::nullopt;
       say("the chain has ended: an earlier job was canceled or did not start a run");
@@ -362,8 +368,10 @@ class Job {
       restarts_ = true;
       return kStoppedEarly;
     }
-    say(fate == Fate::unknown ? "cannot determine whether the job was canceled; the run is not restarted"
-                              : "canceled, with a checkpoint; the run is not restarted");
+    const auto end = fate == Fate::unknown        ? "cannot determine whether the job was canceled"
+                     : end_.out_of_memory.empty() ? "canceled"
+                                                  : "ended by the scheduler";
+    say(format("{}{}; the run is not restarted", end, saved_step() ? ", with a checkpoint" : ""));
     if (is_chain_ && fate != Fate::unknown) fs::remove(run_file_, none_);
     return stay_stopped();
   }
@@ -566,7 +574,7 @@ class Job {
   // ---- the other commands ----
 
   int eval(std::vector<std::string> words) {
-    if (words.empty()) words = {base::first_line(value(environment_, "LOCKSTEP_RUN_FILE"))};
+    if (words.empty()) words = {run_in(value(environment_, "LOCKSTEP_RUN_FILE"))};
     if (words[0].empty()) throw InputError("missing argument RUN_FOLDER", "", "pass a run folder");
     prepare(false);
     words.insert(words.begin(), {program_, "eval"});

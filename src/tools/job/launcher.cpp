@@ -92,17 +92,22 @@ struct Builder {
   }
 
   Words hydra(const std::string& command) {
-    auto words = without_own_gpus(command);
-    add(words, {"-n", format("{}", layout.ranks)});
-    if (layout.ranks_per_node > 0) add(words, {"-ppn", format("{}", layout.ranks_per_node)});
-    if (start.job.is_slurm()) return words;
-    add(words, {"-f", node_file()});
     // hydra seldom supports PBS, and would use ssh, which PBS does not control
     const bool is_chosen = std::ranges::any_of(environment, [](const auto& entry) {
       return !entry.second.empty() &&
              base::is_among(entry.first, {"HYDRA_LAUNCHER*", "HYDRA_BOOTSTRAP*", "I_MPI_HYDRA_BOOTSTRAP*"});
     });
-    if (layout.nodes == 1 || is_chosen) return words;
+    auto words = is_chosen ? Words{command} : without_own_gpus(command);
+    add(words, {"-n", format("{}", layout.ranks)});
+    if (layout.ranks_per_node > 0) add(words, {"-ppn", format("{}", layout.ranks_per_node)});
+    if (start.job.is_slurm()) return words;
+    add(words, {"-f", node_file()});
+    if (layout.nodes == 1) return words;
+    if (is_chosen) {
+      if (environment.contains("CUDA_VISIBLE_DEVICES"))
+        say("warning: " + command + " starts all ranks with this node's CUDA_VISIBLE_DEVICES");
+      return words;
+    }
     if (!is_here("pbs_tmrsh"))
       throw InputError(format("without pbs_tmrsh, {} would start ranks with ssh, outside PBS", command),
                        "PATH",

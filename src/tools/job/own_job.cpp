@@ -60,6 +60,11 @@ std::string without_values(std::string line, const Environment& environment) {
   return line;
 }
 
+void warn_of_layout() {
+  log::warning(
+      "the scheduler did not describe this job: its number of ranks may differ from what was requested");
+}
+
 }  // namespace
 
 bool signal_waits() {
@@ -108,7 +113,8 @@ class SlurmJob : public OwnJob {
     if (get("SLURM_HET_SIZE", "1") == "1")
       names = base::split(
           base::trimmed(run({"scontrol", "show", "hostnames", get("SLURM_JOB_NODELIST")}).output), '\n');
-    const auto here = run({"scontrol", "show", "node", get("SLURMD_NODENAME")}).output;
+    const auto here = ask_again({"scontrol", "show", "node", get("SLURMD_NODENAME")}, true).output;
+    if (here.empty()) warn_of_layout();
     return slurm_allocation(environment_, names,
                             threads_per_core(environment_, number_after(here, "CPUTot")));
   }
@@ -136,6 +142,7 @@ class SlurmJob : public OwnJob {
 
   // The accounting database knows the options that sbatch was given. Slurm joins the words without quotes.
   std::string submit_line(const Words& words) override {
+    if (const auto line = get("LOCKSTEP_SUBMITTED"); !line.empty()) return line;
     const Words ask = {"sacct",      "--jobs=" + id(), "--allocations",
                        "--noheader", "--parsable2",    "--format=SubmitLine"};
     auto known = run(ask).output;
@@ -281,6 +288,7 @@ class PbsJob : public OwnJob {
 
   Allocation allocation() override {
     record_ = record_soon();
+    if (record_.empty()) warn_of_layout();
     const auto here = short_name(launch::read_host_facts({}).host);
     const auto node = run({"pbsnodes", here}).output;
     const auto counted = count(launch::qstat_fields(node), "resources_available.ncpus", 0);
@@ -293,7 +301,9 @@ class PbsJob : public OwnJob {
   Times times() override { return {0, seconds_between(record_, "etime", "stime")}; }
 
   std::string submit_line(const Words&) override {
-    if (environment_.contains("LOCKSTEP_RESTART")) return get("LOCKSTEP_SUBMITTED");
+    if (const auto line = get("LOCKSTEP_SUBMITTED");
+        !line.empty() || environment_.contains("LOCKSTEP_RESTART"))
+      return line;
     const auto words = value(record_, "Submit_arguments");  // without the quotes that the shell removed
     if (words.empty()) return "";
     return format("cd {} && qsub {}", cluster::quoted(get("PBS_O_WORKDIR", ".")),

@@ -41,6 +41,7 @@ std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int
   const bool chain = plan.links > 1;
   std::vector<std::pair<std::string, std::string>> all = {
       {"LOCKSTEP_RECORD", file_of(plan, link, ".record").string()},
+      {"LOCKSTEP_SUBMITTED", plan.command},
       {"LOCKSTEP_RUN_FILE", chain ? plan.stem.string() + ".chain" : ""},
       {"LOCKSTEP_LINK", chain ? format("{}", link) : ""},
       {"LOCKSTEP_IS_LAST_LINK", chain && link == plan.links ? "1" : ""}};
@@ -55,8 +56,12 @@ std::vector<std::pair<std::string, std::string>> variables(const Plan& plan, int
 void submit_link(const Plan& plan, int64_t link, Submission& submission) {
   const auto path = file_of(plan, link, ".sh").string();
   const auto script = script_of(plan, link, submission.jobs.empty() ? "" : submission.jobs.back().id);
-  const auto command = cluster::submit_command(submission.scheduler, path);
   base::replace_file(path, script);
+  // sbatch and qsub copy the script; others may be able to replace the one in the run's folder before
+  const base::TemporaryFolder own;
+  const auto copy = (fs::path(own.path()) / fs::path(path).filename()).string();
+  base::replace_file(copy, script);
+  const auto command = cluster::submit_command(submission.scheduler, copy);
   const auto submitted = cluster::submit(command);
   output::line(submitted.id);
   if (!submitted.said.empty()) log::info(submitted.said);

@@ -30,6 +30,7 @@ struct Plan {
   cluster::JobRequest request;
   int64_t links = 1;           ///< jobs of a chain
   std::filesystem::path stem;  ///< of the jobs' files: RUNS/.jobs/lockstep-2026-05-04T140211Z-1234
+  std::string command = {};    ///< that submits the same again; empty = unknown
 };
 
 /// Writes nothing. `sweeps`: KEY=VALUES each. InputError for what the site cannot provide, and for a task of

@@ -295,10 +295,14 @@ uid_t check_writable(const fs::path& folder) {
   return owner;
 }
 
-bool is_of_another_user(const fs::path& folder) {
-  const auto owner = owner_of(folder);
-  return owner != ::geteuid() && owner != check_writable(folder.parent_path());
+}  // namespace
+
+bool is_of_another_user(const fs::path& path) {
+  const auto owner = owner_of(path);
+  return owner != ::geteuid() && owner != check_writable(path.parent_path());
 }
+
+namespace {
 
 void make_parents(const fs::path& path) {
   std::error_code failed;

@@ -70,6 +70,9 @@ class RunLock {
 /// Whether some process holds the folder now.
 bool in_use(const std::filesystem::path& folder);
 
+/// Of a file or folder. A file server may store all files under another user; then nothing is another's.
+bool is_of_another_user(const std::filesystem::path& path);
+
 struct RunFolder {
   std::filesystem::path path;
   RunLock lock;

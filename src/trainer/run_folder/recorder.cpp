@@ -182,12 +182,12 @@ Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t
       metrics_(folder_->path() / "metrics.jsonl", metrics_offset),
       events_(folder_->path(), status_.step, settings) {
   write_status(folder_->path(), status_, [this] { folder_->check(); });
-  // a thousand tasks of an array load the file system: after a minute, only every 30 s unless asked
+  // a thousand tasks of an array load the file system: after a minute, only every 30 s, or 10 s if asked
   using Clock = std::chrono::steady_clock;
   folder_->on_heartbeat([this, start = Clock::now(), last = Clock::time_point()](bool wanted) mutable {
     using namespace std::chrono_literals;
     const auto now = Clock::now();
-    if (!wanted && now - start > 1min && now - last < 30s) return;
+    if (now - start > 1min && now - last < (wanted ? 10s : 30s)) return;
     last = now;
     try {
       write();
@@ -229,7 +229,7 @@ void Recorder::write() {
 }
 
 void Recorder::saved(const std::string& checkpoint) {
-  update([&](RunStatus& status) {
+  update_soon([&](RunStatus& status) {
     status.checkpoint = "checkpoints/" + std::filesystem::path(checkpoint).filename().string();
     status.unsaved.clear();
   });

@@ -139,7 +139,10 @@ int run_submit(const std::vector<std::string>& args) {
   if (links > 1 && !sweeps.empty())
     throw InputError("--chain and --sweep cannot be combined", "lockstep submit",
                      "omit --chain; sweep tasks restart on their own if they stop early");
-  const auto plan = submit::make_plan(job, scheduler, sweeps, links);
+  auto plan = submit::make_plan(job, scheduler, sweeps, links);
+  if (sweeps.empty())
+    plan.command = format("cd {} && lockstep submit {}",
+                          cluster::quoted(std::filesystem::current_path().string()), cluster::quoted(args));
   if (dry_run) {
     output::print(submit::commands_and_scripts(plan));
     output::check();
