@@ -60,7 +60,6 @@ def test_a_dry_run_shows_the_qsub_that_is_off_the_path(lockstep, run, work):  # 
     shown = run(lockstep, "submit", "quick.yaml", "--dry-run", cwd=work, env=env, check=True).stdout
     assert shown.startswith(f"{folder}/bin/qsub $'{work}/runs/.jobs/lockstep-")
     run(lockstep, "submit", "quick.yaml", cwd=work, env=env, check=True)
-    # of a script that nobody else can replace
     assert re.fullmatch(rf"{folder}/bin/qsub (?!{work}).*/lockstep-.*\.sh\n", (work / "asked").read_text())
 
 
