@@ -77,6 +77,14 @@ def test_a_run_that_is_cut_and_resumed_ends_with_the_same_bits(train, unbroken, 
     assert_same_run(run, unbroken)
 
 
+@pytest.mark.full
+def test_other_ranks_begin_new_environments_and_train_the_rest_of_the_epoch(lockstep, run, train, tmp_path):
+    where = train(tmp_path, 2, *sets(train__max_steps=STEPS + 3))
+    result = run(lockstep, "train", tmp_path / "config.yaml", *sets(train__max_steps=0), "--resume", "auto", cwd=tmp_path)
+    assert result.returncode == 0 and "warning: " in result.stderr, result.stderr
+    assert [line["epoch"] for line in epochs_of(where)] == list(range(6))
+
+
 def test_eval_plays_the_same_episodes_at_any_world_size(lockstep, mpiexec, run, unbroken, tmp_path):
     told = [run(*command_of(lockstep, mpiexec, world, "eval", unbroken / "config.yaml", "--checkpoint", unbroken),
                 cwd=tmp_path) for world in (1, 2)]

@@ -85,8 +85,7 @@ def test_a_run_goes_on_to_the_same_bits_with_the_images_in_one_file(train, image
     train("whole", 2, train__max_steps=4)
     run_process([lockstep, "data", "pack", "whole.yaml", "--out", "images.zip"], cwd=tmp_path, check=True)
     shutil.rmtree(images)
-    said = train("whole", 2, words=["--resume", "runs/whole"], data__root="images.zip").stderr
-    assert "warning" not in said
+    train("whole", 2, words=["--resume", "runs/whole"], data__root="images.zip")
     assert_same_run(tmp_path / "whole", tmp_path / "runs/whole")
 
 

@@ -131,7 +131,8 @@ TokenFile packed_tokens(const TextFile& file, const TaskConfig& settings, const 
     if (columns.label.empty() || about.at("asked") == columns.label)  // -1, for example
       keys.at("task.label").get_to(columns.label);
     if (columns.texts.empty()) keys.at("task.text").get_to(columns.texts);
-    if (notes.empty()) notes.push_back(about.at("label"));  // of the first file
+    if (notes.empty())
+      notes.push_back(base::printable(about.at("label").get<std::string>(), 200));  // of the first file
     const auto wanted = packed_keys(settings, vocabulary, columns);
     for (const auto& [key, now] : wanted.items())
       if (const auto& was = keys.at(key); was != now)

@@ -45,13 +45,11 @@ constexpr int64_t kSmall = 64 << 10;  // bytes
 constexpr int kCallsOfSmall = 8;      // in a row, as one is too short to time
 
 // Small whole numbers, others in each round: their sums are exact, and the last round's are wrong.
-at::Tensor numbers(int64_t items, int round, int rank) {
-  return at::arange(items, at::kFloat).add_(13 * rank + round).remainder_(64);
-}
-
-at::Tensor sum_of_numbers(int64_t items, int round, int world) {
-  auto sum = at::zeros({64});  // they repeat
-  for (int rank = 0; rank < world; ++rank) sum.add_(numbers(64, round, rank));
+// The first 64 repeat.
+at::Tensor numbers(int64_t items, int round, int first_rank, int ranks = 1) {
+  auto sum = at::zeros({64});
+  for (int rank = first_rank; rank < first_rank + ranks; ++rank)
+    sum.add_(at::arange(64, at::kFloat).add_(13 * rank + round).remainder_(64));
   return sum.repeat({items / 64 + 1}).narrow(0, 0, items);
 }
 
@@ -337,7 +335,7 @@ std::vector<double> measured(const Team& team, const std::vector<SumMethod>& way
   const auto take_turn = [&](size_t method, int round) -> std::vector<double> {
     const SumMethod& way = ways[method];
     Tensors& tensors = tensors_of(way, bytes, places);
-    const auto own = numbers(items, round, team.rank()), want = sum_of_numbers(items, round, team.world());
+    const auto own = numbers(items, round, team.rank()), want = numbers(items, round, 0, team.world());
     for (auto& tensor : tensors) tensor.copy_(own);
     line_up();
     const auto begin = Clock::now();
@@ -346,7 +344,8 @@ std::vector<double> measured(const Team& team, const std::vector<SumMethod>& way
     team.together([&] {
       for (const auto& tensor : tensors)
         if (!at::equal(tensor.cpu(), want))
-          throw Error(format("{} computed a wrong sum of {} floats", way.name, items), "",
+          throw Error(format("{} computed a wrong sum of {} floats", way.name, items),
+                      format("rank {} on host {}", team.rank(), team.job().host),
                       "exclude nodes one by one until the sums are right, and report that node: its memory "
                       "or network changes bits, or a library has a bug");
     });

@@ -260,6 +260,7 @@ RankFacts collect(const DoctorSettings& settings, const std::function<void(const
 }
 
 void choose_gpu(RankFacts& facts) {
+  facts.device_error.clear();  // of the assumed local rank
   try {
     const launch::GpuCount count{static_cast<int>(facts.gpus.size()), facts.gpus_because};
     facts.gpu = launch::choose_device(facts.job, facts.wanted, count).index;

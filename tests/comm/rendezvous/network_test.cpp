@@ -114,7 +114,9 @@ launch::Environment torchrun(const std::string& restart = "0") {
   return environment;
 }
 
-TEST(Rendezvous, EveryRankMeetsAtMasterAddrAndPortAndTorchrunsAgentHoldsTheStore) {
+TEST(Rendezvous, NodesMeetAtMasterAddrAndPortAndOneNodeNeedsNoPort) {
+  auto loopback = kMaster;
+  loopback["MASTER_ADDR"] = "127.0.0.1";
   EXPECT_NE(plan_rendezvous(torchrun("0"), job_of(0, 2)).prefix,
             plan_rendezvous(torchrun("1"), job_of(0, 2)).prefix)
       << "a restart has keys of its own";
@@ -125,6 +127,10 @@ TEST(Rendezvous, EveryRankMeetsAtMasterAddrAndPortAndTorchrunsAgentHoldsTheStore
     EXPECT_EQ(nodes.kind, RendezvousKind::address);
     for (const auto& plan : {agent, nodes})
       EXPECT_EQ(plan.host + " " + std::to_string(plan.port), "login1 29500");
+    const auto one_node = plan_rendezvous(kMaster, job_of(rank, 2));
+    EXPECT_EQ(one_node.kind, RendezvousKind::local);
+    EXPECT_TRUE(one_node.path.ends_with("/login1-29500.store")) << one_node.path;
+    EXPECT_EQ(plan_rendezvous(loopback, job_of(rank, 2, 2)).kind, RendezvousKind::local);
   }
 }
 
@@ -137,17 +143,6 @@ TEST(Rendezvous, ANamedMeetingComesBeforeAnAddress) {
   const auto plan = plan_rendezvous(environment, job);
   EXPECT_EQ(plan.kind, RendezvousKind::local);
   EXPECT_TRUE(plan.path.ends_with("/as-world-7_.._x.store")) << plan.path;
-}
-
-TEST(Rendezvous, OneNodeNeedsNoPort) {
-  auto loopback = kMaster;
-  loopback["MASTER_ADDR"] = "127.0.0.1";
-  for (int rank = 0; rank < 2; ++rank) {
-    const auto plan = plan_rendezvous(kMaster, job_of(rank, 2));
-    EXPECT_EQ(plan.kind, RendezvousKind::local);
-    EXPECT_TRUE(plan.path.ends_with("/login1-29500.store")) << plan.path;
-    EXPECT_EQ(plan_rendezvous(loopback, job_of(rank, 2, 2)).kind, RendezvousKind::local);
-  }
 }
 
 // the commonest exports by hand: rank 0 guesses one node, rank 1 two
