@@ -423,13 +423,14 @@ TEST_F(Launchers, PalsAndHydraGetTheirs) {
   environment_["HYDRA_BOOTSTRAP"] = "ssh";
   EXPECT_EQ(of_hydra() + environment_["HYDRA_LAUNCHER"], "mpiexec -n 4 -ppn 2 -f nodes");
   environment_["CUDA_VISIBLE_DEVICES"] = "2,3";
-  EXPECT_EQ(of_hydra(0), "env -u CUDA_VISIBLE_DEVICES mpiexec -n 4 -f nodes") << "it counts the file's lines";
+  EXPECT_EQ(of_hydra(0), "mpiexec -n 4 -f nodes") << "ssh sets none on the other nodes";
+  environment_.erase("HYDRA_BOOTSTRAP");
+  add("pbs_tmrsh");
   nodes_ = 1;
   EXPECT_EQ(of_hydra(0), "mpiexec -n 4 -f nodes");
   nodes_ = 2;
-  environment_.erase("HYDRA_BOOTSTRAP");
-  add("pbs_tmrsh");
-  of_hydra();
+  for (int start = 0; start < 2; ++start)
+    EXPECT_EQ(of_hydra(0), "env -u CUDA_VISIBLE_DEVICES mpiexec -n 4 -f nodes") << start;
   EXPECT_EQ(environment_["HYDRA_LAUNCHER"] + environment_["HYDRA_LAUNCHER_EXEC"], "rshagent");
   EXPECT_EQ(environment_["HYDRA_LAUNCHER_AUTOFORK"], "0") << "PBS would not set them on the first node";
 }

@@ -96,6 +96,7 @@ TEST_F(RecorderTest, ACheckpointThatFailedIsToldUntilOneIsWhole) {
   recorder.update([](RunStatus&) {});
   EXPECT_EQ(read_status(path("mnist")).unsaved, "no room");
   recorder.saved("checkpoints/step-00000003.pt");
+  recorder.update([](RunStatus&) {});
   EXPECT_EQ(read_status(path("mnist")).unsaved, "");
 }
 
