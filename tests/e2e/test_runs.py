@@ -60,8 +60,7 @@ def test_what_a_program_gets_is_what_the_runs_wrote(place, lockstep, run):
 def test_the_csv_has_what_the_json_has(place, lockstep, run, tmp_path):
     shutil.copytree(place / "runs", tmp_path / "runs", symlinks=True)
     (tmp_path / "runs/other").rename(tmp_path / 'runs/a, "b"')
-    with (tmp_path / 'runs/a, "b"/metrics.jsonl').open("a") as lines:
-        lines.write('{"event": "eval", "step": 9, "x,\\"y": 1.5}\n')
+    (tmp_path / 'runs/a, "b"/metrics.jsonl').open("a").write('{"event": "eval", "step": 9, "x,\\"y": 1.5}\n')
     rows = csv.DictReader(run(lockstep, "runs", "--csv", cwd=tmp_path, check=True).stdout.splitlines())
     told = json.loads(run(lockstep, "runs", "--json", cwd=tmp_path, check=True).stdout, parse_float=str)
     for row, one in zip(rows, told["runs"], strict=True):
