@@ -247,14 +247,14 @@ TEST(Pbs, KnowsWhatTheJobCostAndWhyItWasKilled) {
   fake.answers["qstat"] = "";
   std::vector fates = {pbs->fate(SIGTERM)};
   killed("mem 9kb exceeded limit 8kb");
-  fates.push_back(pbs->fate(SIGTERM));
-  const auto why = pbs->memory_exceeded(SIGTERM);
+  for (const int stop : {0, SIGTERM}) fates.push_back(pbs->fate(stop));
+  const auto why = pbs->memory_exceeded();
   killed("walltime 36 exceeded limit 30");
   fates.push_back(pbs->fate(SIGTERM));
   ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(queued, 20);
   EXPECT_EQ(why, "PBS ended the job: mem 9kb exceeded limit 8kb");
-  EXPECT_EQ(fates, (std::vector{Fate::unknown, Fate::cancelled, Fate::ended}));
+  EXPECT_EQ(fates, (std::vector{Fate::unknown, Fate::cancelled, Fate::cancelled, Fate::ended}));
 }
 
 // Sums over chunks beside select, the queue behind a route, and a name that PBS made are refused by qsub.

@@ -236,6 +236,7 @@ class Job {
       plan.words.insert(plan.words.end(), {"--silence", "5"});
     plan.words.insert(plan.words.end(), arguments_.begin(), arguments_.end());
     end_ = run_ranks(*job_, signals_, std::move(plan));
+    if (end_.out_of_memory.empty()) end_.out_of_memory = job_->memory_exceeded();
     // the ranks know another reason
     if (end_.is_guess && !only_ranks_were_lost(errors(), false)) end_.out_of_memory.clear();
     const auto folder = run_in(run_file_);
@@ -282,7 +283,7 @@ class Job {
     note_signals();  // a signal after the ranks' end still decides whether the job continues
     if (has_trained_) report_run();
     if (status != kFailed && status != run_folder::kRunning) end_.out_of_memory.clear();
-    if (end_.out_of_memory.empty()) end_.out_of_memory = job_->memory_exceeded(signals_.stop);
+    if (end_.out_of_memory.empty()) end_.out_of_memory = job_->memory_exceeded();
     report_memory();
     if (status == run_folder::kRunning)
       say("the launcher has exited, but its run is marked as running: check for processes on the nodes");

@@ -122,7 +122,7 @@ class OwnJob {
   /// The command that submits the same job again, as far as the scheduler knows it. `words`: its arguments.
   virtual std::string submit_line(const std::vector<std::string>& words) = 0;
   /// Why the scheduler ended the job, if it used too much memory; empty otherwise.
-  virtual std::string memory_exceeded(int /*stop*/) { return ""; }
+  virtual std::string memory_exceeded() { return ""; }
   /// Whether the job is so short that the scheduler's warning comes at its begin.
   virtual bool is_warned_early() { return false; }
 

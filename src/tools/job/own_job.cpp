@@ -310,16 +310,17 @@ class PbsJob : public OwnJob {
                   without_values(words, environment_));
   }
 
-  // Without control groups PBS itself ends such a job, with SIGTERM.
-  std::string memory_exceeded(int stop) override {
-    const auto reason = stop == SIGTERM ? kill_reason() : "";
+  // Without control groups PBS itself ends such a job: first the ranks of another node, and the job by
+  // SIGTERM.
+  std::string memory_exceeded() override {
+    const auto reason = kill_reason();
     return contains(reason, "mem ") ? "PBS ended the job: " + reason : "";
   }
 
   // PBS sends SIGTERM for a qdel, a preemption, a qrerun and the walltime.
   Fate fate(int stop) override {
-    if (stop != SIGTERM) return Fate::ended;
     const auto reason = kill_reason();
+    if (stop != SIGTERM && !contains(reason, "mem ")) return Fate::ended;
     const auto fields = record_soon();
     if (value(fields, "substate").starts_with("6")) return Fate::restarts;
     const bool was_deleted = contains(value(fields, "comment"), " and terminated by ");  // by qdel
