@@ -282,8 +282,7 @@ class Job {
   int finish(int status) {
     note_signals();  // a signal after the ranks' end still decides whether the job continues
     if (has_trained_) report_run();
-    if (status != kFailed && status != run_folder::kRunning) end_.out_of_memory.clear();
-    if (end_.out_of_memory.empty()) end_.out_of_memory = job_->memory_exceeded();
+    if (status != kFailed && status != run_folder::kRunning) end_.out_of_memory = job_->memory_exceeded();
     report_memory();
     if (status == run_folder::kRunning)
       say("the launcher has exited, but its run is marked as running: check for processes on the nodes");

@@ -310,8 +310,7 @@ class PbsJob : public OwnJob {
                   without_values(words, environment_));
   }
 
-  // Without control groups PBS itself ends such a job: first the ranks of another node, and the job by
-  // SIGTERM.
+  // Without control groups PBS itself ends such a job. Its SIGTERM may come after the ranks' end.
   std::string memory_exceeded() override {
     const auto reason = kill_reason();
     return contains(reason, "mem ") ? "PBS ended the job: " + reason : "";
