@@ -211,7 +211,6 @@ class Job {
     as_world_ = std::max<int64_t>(0, base::number_in(found).value_or(0));
   }
 
-  // The submission folder may be shared.
   static std::string run_in(const std::string& file) {
     if (run_folder::is_of_another_user(file))
       throw InputError("the file with the run's path belongs to another user", file, "remove it");
@@ -282,7 +281,8 @@ class Job {
   int finish(int status) {
     note_signals();  // a signal after the ranks' end still decides whether the job continues
     if (has_trained_) report_run();
-    if (status != kFailed && status != run_folder::kRunning) end_.out_of_memory = job_->memory_exceeded();
+    if (status != kFailed && status != run_folder::kRunning) end_.out_of_memory.clear();
+    if (end_.out_of_memory.empty()) end_.out_of_memory = job_->memory_exceeded();
     report_memory();
     if (status == run_folder::kRunning)
       say("the launcher has exited, but its run is marked as running: check for processes on the nodes");
