@@ -94,7 +94,7 @@ class Job {
     const auto task = value(environment_, "SLURM_ARRAY_TASK_ID", value(environment_, "PBS_ARRAY_INDEX"));
     if (!task.empty()) path += "." + task;
     std::ranges::replace(words, '\n', ' ');
-    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     const base::Descriptor file(::open(path.c_str(), flags, 0644));
     base::write_all(file.number(), format("{} {}{}{}\n", event, job_->id(), words.empty() ? "" : " ", words));
   }
@@ -212,8 +212,9 @@ class Job {
   }
 
   static std::string run_in(const std::string& file) {
-    if (run_folder::is_of_another_user(file))
-      throw InputError("the file with the run's path belongs to another user", file, "remove it");
+    if (fs::is_symlink(file) || run_folder::is_of_another_user(file))
+      throw InputError("the file with the run's path is a link, or belongs to another user", file,
+                       "remove it");
     return base::first_line(file);
   }
 

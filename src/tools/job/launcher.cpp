@@ -93,7 +93,8 @@ struct Builder {
 
   Words hydra(const std::string& command) {
     // hydra seldom supports PBS, and would use ssh, which PBS does not control
-    const bool is_own = value(environment, "HYDRA_LAUNCHER_EXEC") == start.agent;  // at a relaunch
+    // Slurm may set these itself, and so does a start before this one
+    const bool is_own = start.job.is_slurm() || value(environment, "HYDRA_LAUNCHER_EXEC") == start.agent;
     const bool is_chosen = !is_own && std::ranges::any_of(environment, [](const auto& entry) {
       return !entry.second.empty() &&
              base::is_among(entry.first, {"HYDRA_LAUNCHER*", "HYDRA_BOOTSTRAP*", "I_MPI_HYDRA_BOOTSTRAP*"});

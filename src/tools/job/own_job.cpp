@@ -113,7 +113,7 @@ class SlurmJob : public OwnJob {
     if (get("SLURM_HET_SIZE", "1") == "1")
       names = base::split(
           base::trimmed(run({"scontrol", "show", "hostnames", get("SLURM_JOB_NODELIST")}).output), '\n');
-    const auto here = ask_again({"scontrol", "show", "node", get("SLURMD_NODENAME")}, true).output;
+    const auto here = ask_again({"scontrol", "show", "node", get("SLURMD_NODENAME")}, false, 10).output;
     if (here.empty()) warn_of_layout();
     return slurm_allocation(environment_, names,
                             threads_per_core(environment_, number_after(here, "CPUTot")));
@@ -142,7 +142,7 @@ class SlurmJob : public OwnJob {
 
   // The accounting database knows the options that sbatch was given. Slurm joins the words without quotes.
   std::string submit_line(const Words& words) override {
-    if (const auto line = get("LOCKSTEP_SUBMITTED"); !line.empty()) return line;
+    if (environment_.contains("LOCKSTEP_SUBMITTED")) return get("LOCKSTEP_SUBMITTED");
     const Words ask = {"sacct",      "--jobs=" + id(), "--allocations",
                        "--noheader", "--parsable2",    "--format=SubmitLine"};
     auto known = run(ask).output;
@@ -301,9 +301,7 @@ class PbsJob : public OwnJob {
   Times times() override { return {0, seconds_between(record_, "etime", "stime")}; }
 
   std::string submit_line(const Words&) override {
-    if (const auto line = get("LOCKSTEP_SUBMITTED");
-        !line.empty() || environment_.contains("LOCKSTEP_RESTART"))
-      return line;
+    if (environment_.contains("LOCKSTEP_SUBMITTED")) return get("LOCKSTEP_SUBMITTED");
     const auto words = value(record_, "Submit_arguments");  // without the quotes that the shell removed
     if (words.empty()) return "";
     return format("cd {} && qsub {}", cluster::quoted(get("PBS_O_WORKDIR", ".")),

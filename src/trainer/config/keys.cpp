@@ -123,7 +123,9 @@ const std::vector<Key> kKeys = {
     {KEY(task.class_weights), "balanced = more weight for rare classes", {.choices = {"none", "balanced"}}},
     {KEY(task.options), "options of cartpole or your own task, passed unchanged as strings", {.use = kTask}},
 
-    {KEY(data.root), "the data set's folder or archive; empty = the task's own", {.path = true, .own_path = true}},
+    {KEY(data.root),
+     "the data set's folder or archive; empty = the task's own",
+     {.path = true, .own_path = true}},
     {KEY(data.batch_size), "samples in each rank's batch", {.min = 1, .max = kMaxCount}},
     {KEY(data.shuffle), "a new order of samples each epoch"},
     {KEY(data.drop_last),
@@ -305,7 +307,9 @@ const std::vector<Key> kKeys = {
      {.choices = {"none", "skipped_collective", "different_shape", "different_order", "unused_parameter",
                   "unsynced_batchnorm", "local_loss", "nccl_in_container"}}},
 
-    {KEY(checkpoint.every_epochs), "epochs between two checkpoints; 0 = only at the end", {.min = 0}},
+    {KEY(checkpoint.every_epochs),
+     "epochs between checkpoints (after 1,000 at least 10, ...); 0 = at the end",
+     {.min = 0}},
     {KEY(checkpoint.every_steps), "steps between two checkpoints; 0 = only by epochs", {.min = 0}},
     {KEY(checkpoint.every_minutes), "minutes between checkpoints; 0 = only by epochs and steps", {.min = 0}},
     {KEY(checkpoint.keep), "how many of the newest checkpoints to keep; 0 = all", {.min = 0}},

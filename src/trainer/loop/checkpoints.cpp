@@ -292,8 +292,7 @@ std::string first_not_finite(const std::vector<Named>& all) {
   return "";
 }
 
-// An Error if a parameter or the optimizer's state holds a NaN or an infinity on any rank: a finite loss may
-// have a gradient that is not. Collective.
+// Collective. Throws if any rank has a NaN or an infinity: a finite loss may have a gradient that is not.
 void refuse_not_finite(const Team& team, const Learner& learner, const TrainingState& state) {
   const torch::NoGradGuard no_grad;
   const auto mine = first_not_finite(tensors_to_check(learner.model->net(), *learner.optimizer));
@@ -351,7 +350,9 @@ void Checkpoints::save_after_epoch(const TrainingState& state, const LossTrace& 
                                    bool last) {
   best_is_new_ = better && subject_.settings.checkpoint.best;
   if (last) return;
-  if (is_multiple(state.epoch, subject_.settings.checkpoint.every_epochs)) {
+  auto least = std::min<int64_t>(1, subject_.settings.checkpoint.every_epochs);
+  for (auto epoch = state.epoch; epoch >= 1000; epoch /= 10) least *= 10;  // such epochs are often short
+  if (is_multiple(state.epoch, std::max(least, subject_.settings.checkpoint.every_epochs))) {
     save(state, losses);
   } else if (std::exchange(best_is_new_, false)) {
     take(state, losses, Name::best);

@@ -295,15 +295,6 @@ uid_t check_writable(const fs::path& folder) {
   return owner;
 }
 
-}  // namespace
-
-bool is_of_another_user(const fs::path& path) {
-  const auto owner = owner_of(path);
-  return owner != ::geteuid() && owner != check_writable(path.parent_path());
-}
-
-namespace {
-
 void make_parents(const fs::path& path) {
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
@@ -428,6 +419,11 @@ RunFolder named_folder(const fs::path& path, const Settings& asked) {
 }
 
 }  // namespace
+
+bool is_of_another_user(const fs::path& path) {
+  const auto owner = owner_of(path);
+  return owner != ::geteuid() && owner != check_writable(path.parent_path());
+}
 
 void begin_in(const fs::path& folder, const Settings& settings) {
   base::remove_leftovers(folder.string());

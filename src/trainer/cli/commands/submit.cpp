@@ -17,19 +17,6 @@
 
 namespace lockstep::cli {
 
-namespace {
-
-// Keeps a script that a user may have edited.
-void write_new(const std::string& path, const std::string& text) {
-  std::error_code error;
-  if (std::filesystem::is_regular_file(path, error))
-    throw InputError("the output file already exists", path, "remove it, or choose another --out");
-  base::check_output(path, kChooseOutHint);
-  base::write_output(path, text, kChooseOutHint);
-}
-
-}  // namespace
-
 int run_render(const std::vector<std::string>& args) {
   std::string scheduler, out;
   cluster::JobRequest job;
@@ -49,9 +36,13 @@ int run_render(const std::vector<std::string>& args) {
   if (out.empty()) {
     output::print(text);
     output::check();
-  } else {
-    write_new(out, text);
+    return kDone;
   }
+  std::error_code error;
+  if (std::filesystem::is_regular_file(out, error))  // which a user may have edited
+    throw InputError("the output file already exists", out, "remove it, or choose another --out");
+  base::check_output(out, kChooseOutHint);
+  base::write_output(out, text, kChooseOutHint);
   return kDone;
 }
 
@@ -141,8 +132,9 @@ int run_submit(const std::vector<std::string>& args) {
                      "omit --chain; sweep tasks restart on their own if they stop early");
   auto plan = submit::make_plan(job, scheduler, sweeps, links);
   if (sweeps.empty())
-    plan.command = format("cd {} && lockstep submit {}",
-                          cluster::quoted(std::filesystem::current_path().string()), cluster::quoted(args));
+    plan.command =
+        format("cd {} && {} submit {}", cluster::quoted(std::filesystem::current_path().string()),
+               cluster::quoted(std::filesystem::canonical("/proc/self/exe").string()), cluster::quoted(args));
   if (dry_run) {
     output::print(submit::commands_and_scripts(plan));
     output::check();
