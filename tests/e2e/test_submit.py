@@ -50,14 +50,14 @@ def test_ctrl_c_leaves_the_job_alone(lockstep, start, work):  # noqa: F811
 
 
 def test_a_job_that_is_over_at_the_first_look_names_its_log(lockstep, run, work):  # noqa: F811
-    over = "printf 'begin 7\\nend 7 2 \\n' >\"runs/.jobs/$(basename \"$2\" .sh).record\"; echo 7"
+    over = "job=${2##*/}; printf 'begin 7\\nend 7 2 \\n' >runs/.jobs/${job%.sh}.record; echo 7"
     result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch=over, squeue="echo '7|COMPLETED|None'"))
     assert result.returncode == 2 and "without creating a run; see lockstep-7.out" in result.stdout, result.output
 
 
 def test_a_chain_ends_as_its_last_link_that_ran(lockstep, run, work):  # noqa: F811
     """The first link stops early; the second is over before it begins a run."""
-    over = """script=runs/.jobs/$(basename "$2" .sh); link=${script##*.}; end='75 runs/x'; [ $link = 1 ] || end=1; : >lockstep-$link.out
+    over = """script=${2##*/}; script=runs/.jobs/${script%.sh}; link=${script##*.}; end='75 runs/x'; [ $link = 1 ] || end=1; : >lockstep-$link.out
               echo "begin $link\nend $link $end" >"$script.record"; echo $link"""
     result = run(lockstep, "submit", "quick.yaml", "--chain", 2, "--wait", cwd=work,
                  env=fake(work.parent, sbatch=over, squeue="echo '1|COMPLETED|None'; echo '2|COMPLETED|None'"))
@@ -65,7 +65,7 @@ def test_a_chain_ends_as_its_last_link_that_ran(lockstep, run, work):  # noqa: F
 
 
 def test_a_sweep_fails_where_its_tasks_end_unlike(lockstep, run, work):  # noqa: F811
-    over = """for task in 0 1; do echo "begin 7_$task\nend 7_$task $task" >"runs/.jobs/$(basename "$2" .sh).record.$task"; done; echo 7"""
+    over = """job=${2##*/}; for task in 0 1; do echo "begin 7_$task\nend 7_$task $task" >runs/.jobs/${job%.sh}.record.$task; done; echo 7"""
     result = run(lockstep, "submit", "quick.yaml", "--sweep", "optim.lr=0.1,0.2", "--wait", cwd=work,
                  env=fake(work.parent, sbatch=over, squeue="echo '7_0|COMPLETED|None'; echo '7_1|FAILED|None'"))
     assert result.returncode == 1 and "task 7_1 " in result.stdout, result.output
