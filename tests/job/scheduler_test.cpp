@@ -270,7 +270,7 @@ TEST(Pbs, AsksQsubForWhatTheJobHad) {
             "-N|my_script__2.pbs|-k|n|-r|n|-q|front|-l|place=scatter:excl|-l|select=2:ncpus=4:mem=2gb|-l|"
             "storage=gdata/a+scratch/b|-o|/a");
   const auto recorded = launch::qstat_fields(base::read_text("tests/fixtures/openpbs-23.06.06/running"));
-  EXPECT_EQ(base::join(qsub_options(recorded, {{"PBS_O_WORKDIR", "/home/me/work"}}), "|"),
+  EXPECT_EQ(base::join(qsub_options(recorded, {{"PBS_O_WORKDIR", "/home/user/work"}}), "|"),
             "-N|lockstep|-A|acct|-m|n|-M|a@b|-j|oe|-k|n|-p|0|-S|/bin/bash|-W|group_list=me|-W|umask=27|-W|"
             "stageout=a@node1:/tmp/b|-W|tolerate_node_failures=all|-r|n|-l|place=scatter|-l|"
             "select=2:ncpus=2:mpiprocs=2:mem=1gb|-l|walltime=00:01:00");
