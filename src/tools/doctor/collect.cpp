@@ -37,20 +37,19 @@ constexpr std::chrono::milliseconds kNameService{5'000};
 constexpr size_t kSharedProbe = 1 << 20;   // bytes in /dev/shm
 constexpr long long kNoLimit = 1LL << 60;  // control groups version 1 report a number near 2^63
 
-// Variables of launchers, schedulers and libraries. No other variable leaves the process.
-const auto kConcerned = base::split(
-    "SLURM* PBS_* OMPI_* PMI_* PMIX_* PALS_* FLUX_* LSB_* JSM_* PRTE_* MPI* I_MPI_* UCX_* FI_* NCCL_* GLOO_* "
-    "OMP_* GOMP_* KMP_* MKL_* OPENBLAS_* TORCH_* CUDA_* LOCKSTEP_* APPTAINER_* SINGULARITY_* HWLOC_* "
-    "MALLOC_* ATEN_* DNNL_* ONEDNN_* RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR "
-    "MASTER_PORT NCPUS LD_PRELOAD TMPDIR TORCHELASTIC_RUN_ID",
-    ' ');
-// Used between an MPI's daemons: long, and they contain the job's keys.
-const auto kInternal =
-    base::split("OMPI_MCA_orte_* OMPI_MCA_pmix* PMIX_SERVER_* PMIX_DSTORE_* PRTE_MCA_*", ' ');
-
 void collect_environment(RankFacts& facts, const DoctorSettings& settings) {
+  // Variables of launchers, schedulers and libraries. No other variable leaves the process.
+  const auto concerned = base::split(
+      "SLURM* PBS_* OMPI_* PMI_* PMIX_* PALS_* FLUX_* LSB_* JSM_* PRTE_* MPI* I_MPI_* UCX_* FI_* NCCL_* "
+      "GLOO_* OMP_* GOMP_* KMP_* MKL_* OPENBLAS_* TORCH_* CUDA_* LOCKSTEP_* APPTAINER_* SINGULARITY_* "
+      "HWLOC_* MALLOC_* ATEN_* DNNL_* ONEDNN_* RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK "
+      "MASTER_ADDR MASTER_PORT NCPUS LD_PRELOAD TMPDIR TORCHELASTIC_RUN_ID",
+      ' ');
+  // Used between an MPI's daemons: long, and they contain the job's keys.
+  const auto internal =
+      base::split("OMPI_MCA_orte_* OMPI_MCA_pmix* PMIX_SERVER_* PMIX_DSTORE_* PRTE_MCA_*", ' ');
   for (const auto& [name, value] : settings.environment)
-    if (base::is_among(name, kConcerned) && !base::is_among(name, kInternal)) facts.variables[name] = value;
+    if (base::is_among(name, concerned) && !base::is_among(name, internal)) facts.variables[name] = value;
   facts.versions = settings.versions;
   utsname system{};
   if (::uname(&system) == 0) facts.versions["kernel"] = system.release;
