@@ -186,6 +186,7 @@ Submission submit_all(const Plan& plan) {
   for (; link <= plan.links && !is_interrupted(); ++link) try {
       submit_link(plan, link, submission);
     } catch (const Error&) {
+      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
       if (link > 1)
         log::warning(format("job {} of {} was not submitted, but the earlier ones were:\n{}", link,
                             plan.links, how_to_follow(submission)));
